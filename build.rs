@@ -1,0 +1,38 @@
+//! Decides whether `gym-stamp` is freestanding for this target, and how it is linked then.
+
+use std::env;
+
+/// Where the shim has its own startup code and system calls (`src/shim/arch`).
+const FREESTANDING_ARCHS: [&str; 2] = ["x86_64", "aarch64"];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(freestanding)");
+    let target = |key: &str| env::var(format!("CARGO_CFG_TARGET_{key}")).unwrap_or_default();
+    let freestanding = target("OS") == "linux"
+        && target("POINTER_WIDTH") == "64"
+        && FREESTANDING_ARCHS.contains(&target("ARCH").as_str())
+        && env::var_os("CARGO_FEATURE_PORTABLE").is_none();
+    if !freestanding {
+        return;
+    }
+    println!("cargo::rustc-cfg=freestanding");
+    for flag in [
+        // `_start` is ours (src/shim/arch), and no libc is behind it.
+        "-nostartfiles",
+        "-nostdlib",
+        // A fixed address: nothing to relocate, so no dynamic section and no loader.
+        "-static",
+        "-no-pie",
+        // Kernels with 64 KiB pages refuse segments of a smaller alignment.
+        "-Wl,-z,max-page-size=65536",
+        // Headers, text and constants share one segment: one mapping, one page fault.
+        "-Wl,-z,noseparate-code",
+        // The stack holds data only; without the note the kernel would map it executable.
+        "-Wl,-z,noexecstack",
+        "-Wl,--build-id=none",
+        "-Wl,--gc-sections",
+    ] {
+        println!("cargo::rustc-link-arg-bin=gym-stamp={flag}");
+    }
+}

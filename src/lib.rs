@@ -1,0 +1,3 @@
+//! The startup telemetry of Python servers launched by the dozen.
+
+pub mod contract;

@@ -1,0 +1,10 @@
+//! Every integration test, one file a subject. What they run are the built programs, on real parts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod support;

@@ -1,0 +1,3 @@
+//! The small language that the tests are written in.
+
+pub mod toolbox;

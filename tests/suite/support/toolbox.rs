@@ -1,0 +1,81 @@
+//! What the tests need beyond cargo: found on the machine, or made once in `target/tools`.
+//!
+//! Nothing is skipped: what is missing fails the test with the command that installs it.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of things made once and kept between runs.
+pub fn tools() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools")
+}
+
+/// The path of `program`, which Debian's `package` brings.
+pub fn program(program: &str, package: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+        .unwrap_or_else(|| panic!("{program} is missing: apt-get install {package}"))
+}
+
+/// Makes `target/tools/NAME-HASH` once, whoever comes first, and returns it.
+///
+/// `recipe` is everything that decides the content: a changed recipe is a new folder. `make` fills
+/// a folder whose path is final, since venvs hold their own path; one that was not finished is made
+/// again.
+pub fn made_once(name: &str, recipe: &impl Hash, make: impl FnOnce(&Path)) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    recipe.hash(&mut hasher);
+    let folder = tools().join(format!("{name}-{:016x}", hasher.finish()));
+    fs::create_dir_all(tools()).unwrap();
+    let lock = File::create(folder.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let done = folder.join(".done");
+    if !done.exists() {
+        if folder.exists() {
+            fs::remove_dir_all(&folder).unwrap();
+        }
+        fs::create_dir(&folder).unwrap();
+        make(&folder);
+        File::create(done).unwrap();
+    }
+    folder
+}
+
+/// A venv with exactly these pinned `requirements` (and what they pull in), made once.
+pub fn python_venv(name: &str, requirements: &[&str]) -> PathBuf {
+    let python = program("python3", "python3-venv");
+    made_once(name, &(&python, requirements), |folder| {
+        succeed(Command::new(&python).args(["-m", "venv"]).arg(folder));
+        if !requirements.is_empty() {
+            succeed(
+                Command::new(folder.join("bin/python"))
+                    .args([
+                        "-m",
+                        "pip",
+                        "install",
+                        "--quiet",
+                        "--disable-pip-version-check",
+                        "--pre",
+                    ])
+                    .args(requirements),
+            );
+        }
+    })
+}
+
+/// Runs `command` to its end, and fails the test with all it said unless its status is 0.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
