@@ -7,4 +7,5 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod options;
 mod support;

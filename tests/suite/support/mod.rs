@@ -1,3 +1,37 @@
-//! The small language that the tests are written in.
+//! The small language that the tests are written in: arrange, act, expect, in one chain.
+//!
+//! ```ignore
+//! #[apply(every_build)]
+//! fn a_commands_status_is_the_shims(build: Build) {
+//!     gym_stamp(build).args(["sh", "-c", "exit 42"]).run().exits(42).says_nothing();
+//! }
+//! ```
+//!
+//! - [`every_build`] turns the function into one test a [`Build`] that this host can run, named
+//!   `a_commands_status_is_the_shims::freestanding` and so on; [`native_builds`] leaves out those
+//!   that run under qemu, and a comment says what qemu alters there.
+//! - [`gym_stamp`] and [`command`] begin a [`Run`]: exact argv bytes, exact environ entries, and
+//!   set-ups that the child makes between `fork` and a raw `execve`.
+//! - [`Run::run`] waits for the end, never for longer than a deadline; [`Run::spawn`] hands over
+//!   the [`Running`] process.
+//! - [`Ended`] has the expectations. One that fails shows the whole run.
+//! - [`Run::probe`] makes the command a program that tells all that exec passed on to it, and
+//!   [`Ended::seen`] reads what it told.
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "words of a language: not every subject needs every one"
+)]
 
+mod builds;
+mod clock;
+mod probe;
+mod run;
 pub mod toolbox;
+
+pub use builds::Build;
+pub(crate) use builds::{every_build, native_builds};
+pub use clock::now_ns;
+pub use probe::{Seen, probe_program};
+pub use run::{Bytes, Ended, Run, Running, Terminal, command, gym_stamp};
