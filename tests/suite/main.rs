@@ -9,3 +9,5 @@
 
 mod options;
 mod support;
+#[cfg(target_os = "linux")]
+mod transparency;

@@ -16,7 +16,7 @@
 //!   the [`Running`] process.
 //! - [`Ended`] has the expectations. One that fails shows the whole run.
 //! - [`Run::probe`] makes the command a program that tells all that exec passed on to it, and
-//!   [`Ended::seen`] reads what it told.
+//!   [`Ended::seen`] reads what it told. [`Run::without_gym_stamp`] is what to compare with.
 #![allow(
     dead_code,
     unused_imports,
@@ -34,4 +34,4 @@ pub use builds::Build;
 pub(crate) use builds::{every_build, native_builds};
 pub use clock::now_ns;
 pub use probe::{Seen, probe_program};
-pub use run::{Bytes, Ended, Run, Running, Terminal, command, gym_stamp};
+pub use run::{Bytes, Ended, Run, Running, Terminal, bare_exec, command, gym_stamp};

@@ -225,7 +225,12 @@ static void scheduling(void) {
     say("timer.slack %d", prctl(PR_GET_TIMERSLACK));
     say_file("oom_score_adj", "/proc/self/oom_score_adj");
     say_file("coredump_filter", "/proc/self/coredump_filter");
-    say_file("autogroup", "/proc/self/autogroup");
+    /* Its number is the session's; the niceness is what is passed on. */
+    char group[64] = {0};
+    int fd = open("/proc/self/autogroup", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, group, sizeof group - 1) > 0 && strchr(group, ' '))
+        say_bytes("autogroup", strchr(group, ' '), strcspn(strchr(group, ' '), "\n"));
+    if (fd >= 0) close(fd);
 }
 
 static void privileges(void) {

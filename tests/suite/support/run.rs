@@ -26,7 +26,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::{Gid, Pid, Uid};
 use tempfile::TempDir;
 
-use super::toolbox::program;
+use super::toolbox::{made_once, program, succeed};
 use super::{Build, now_ns};
 
 /// The PATH of every run that does not set its environment.
@@ -341,6 +341,39 @@ impl Run {
         self.deadline = deadline;
         self
     }
+}
+
+/// Compare.
+impl Run {
+    /// The same run with the command alone: the first argument, which has to be a path.
+    ///
+    /// Where `gym-stamp` is run by qemu, a program that only execs takes its place, so that what
+    /// qemu alters is altered in both.
+    pub fn without_gym_stamp(&self) -> Self {
+        let mut run = self.clone();
+        if self.emulator.is_some() {
+            run.program = self.folder().join("bare-exec");
+            if !run.program.exists() {
+                fs::copy(bare_exec(Build::Aarch64), &run.program).unwrap();
+            }
+        } else {
+            run.program = OsString::from_vec(run.args.remove(0)).into();
+        }
+        run
+    }
+}
+
+/// A program that only execs its arguments.
+pub fn bare_exec(build: Build) -> PathBuf {
+    let source = include_str!("bare_exec.c");
+    let cc = build.cc();
+    let folder = made_once("bare-exec", &(source, &cc), |folder| {
+        let path = folder.join("bare_exec.c");
+        fs::write(&path, source).unwrap();
+        let mut cc = Command::new(&cc);
+        succeed(cc.args(["-static", "-O1", "-o"]).arg(folder.join("bare-exec")).arg(path));
+    });
+    folder.join("bare-exec")
 }
 
 /// Act.
