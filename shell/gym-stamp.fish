@@ -35,14 +35,15 @@ function gym_stamp_activate --description 'source DIR/bin/activate.fish and stam
             'python3 -m venv DIR makes one' >&2
         return 125
     end
-    source $argv[1]/bin/activate.fish
+    # `source` takes a leading dash for an option.
+    source (string replace --regex '^(?!/)' ./ -- $argv[1])/bin/activate.fish
     or return
     gym_stamp_set
 end
 
 # Stamps with the first clock that answers; fish has none of its own. Never fails.
 function gym_stamp_set
-    gym_stamp_ask gym-stamp --now
+    gym_stamp_ask_binary
     or gym_stamp_ask date +%s%N
     or gym_stamp_ask python3 -IS -c 'import time; print(time.time_ns())'
     or gym_stamp_ask perl -MTime::HiRes=gettimeofday -e 'printf "%d%06d000", gettimeofday'
@@ -50,9 +51,16 @@ function gym_stamp_set
     return 0
 end
 
-# Exports what the command $argv says if that is a time in ns. Such a name is looked for first,
-# since fish tells the terminal about one that is missing whatever its stderr is. A binary for
-# another machine is safe to try: fish takes none for a script.
+# `gym-stamp --now`, by way of sh: about a binary for another machine, fish itself tells the
+# terminal whatever stderr is. Why sh gets no command to find and no folder to write to is told in
+# gym-stamp.sh.
+function gym_stamp_ask_binary
+    set --local path (command --search gym-stamp)
+    and gym_stamp_ask /bin/sh -c 'cd /proc || cd /; PATH=/dev/null exec "$0" --now' $path
+end
+
+# Exports what the command $argv says if that is a time in ns. It is looked for first: fish tells
+# the terminal about a missing one, too.
 function gym_stamp_ask
     command --query $argv[1]
     or return

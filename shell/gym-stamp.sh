@@ -1,6 +1,6 @@
 # gym-stamp.sh: the stamp for launch scripts where gym-stamp may be missing, or be the wrong binary.
 #
-# To be sourced by any POSIX shell: bash 3.2 and later, dash, zsh, BusyBox ash, ksh, mksh, yash.
+# To be sourced by any POSIX shell: bash 3.2 and later, dash, zsh, BusyBox ash, ksh, mksh.
 #
 #     . ./gym-stamp.sh
 #     gym_stamp_exec .venv/bin/python app.py
