@@ -7,6 +7,8 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+#[cfg(target_os = "linux")]
+mod arguments;
 mod options;
 mod support;
 #[cfg(target_os = "linux")]

@@ -46,7 +46,7 @@ fn compare(own: &[&str], run: Run, act: impl Fn(Running) -> Ended) -> Seen {
     assert_eq!(with.argv, without.argv, "argv\n{ended}");
     let differences = without.differences(&with);
     assert!(differences.is_empty(), "{}\n{ended}", differences.join("\n"));
-    expect_stamped(&ended, &with.environ, &without.environ);
+    with.expect_stamped(&ended, &without.environ);
     without
 }
 
@@ -88,24 +88,6 @@ fn expect_shown(build: Build, shows: &[&str], under_set_up: &Seen) {
         let shown = |line: &String| line[2..].split(' ').next() == Some(fact);
         assert!(differences.iter().any(shown), "{fact} is as ever; {differences:#?}");
     }
-}
-
-/// `stamped` is `plain` with one stamp: where the first stood, or at the end.
-#[track_caller]
-fn expect_stamped(ended: &Ended, stamped: &[Vec<u8>], plain: &[Vec<u8>]) {
-    let prefix = format!("{SETUP_DONE_NS}=").into_bytes();
-    let is_stamp = |entry: &Vec<u8>| entry.starts_with(&prefix);
-    let stamps: Vec<_> = stamped.iter().filter(|entry| is_stamp(entry)).collect();
-    let [stamp] = stamps[..] else { panic!("{} stamps\n{ended}", stamps.len()) };
-    let first = plain.iter().position(is_stamp).unwrap_or(plain.len());
-    let mut expected: Vec<_> = plain.iter().filter(|entry| !is_stamp(entry)).cloned().collect();
-    expected.insert(first, stamp.clone());
-    assert!(stamped == expected, "environment\n{ended}");
-
-    let digits = std::str::from_utf8(&stamp[prefix.len()..]).unwrap();
-    assert!(digits.bytes().all(|byte| byte.is_ascii_digit()), "{digits}");
-    let ns: u64 = digits.parse().unwrap();
-    assert!((ended.started_ns..=ended.ended_ns).contains(&ns), "{digits} is no time of\n{ended}");
 }
 
 #[apply(every_build)]

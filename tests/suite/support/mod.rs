@@ -33,5 +33,5 @@ pub mod toolbox;
 pub use builds::Build;
 pub(crate) use builds::{every_build, native_builds};
 pub use clock::now_ns;
-pub use probe::{Seen, probe_program};
+pub use probe::{Seen, expect_time_of, probe_program};
 pub use run::{Bytes, Ended, Run, Running, Terminal, bare_exec, command, gym_stamp};

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::run::{Ended, Run};
+use gym_stamp::contract::SETUP_DONE_NS;
+
+use super::run::{Ended, Run, list};
 use super::toolbox::{made_once, program, succeed};
 
 /// The probe: a static program, so that it runs in any root and has no loader to alter a thing.
@@ -100,6 +102,46 @@ impl Seen {
         };
         [only(self, other, "-"), only(other, self, "+")].concat()
     }
+}
+
+/// Expect.
+impl Seen {
+    /// The environment is `plain` with one stamp of the time that the run took: where the first
+    /// one stood, or at the end.
+    #[track_caller]
+    pub fn expect_stamped(&self, ended: &Ended, plain: &[Vec<u8>]) {
+        self.expect_stamped_with(SETUP_DONE_NS, ended, plain);
+    }
+
+    /// [`Seen::expect_stamped`] with the variable `name`.
+    #[track_caller]
+    pub fn expect_stamped_with(&self, name: &str, ended: &Ended, plain: &[Vec<u8>]) {
+        let prefix = format!("{name}=").into_bytes();
+        let is_stamp = |entry: &Vec<u8>| entry.starts_with(&prefix);
+        let stamps: Vec<_> = self.environ.iter().filter(|entry| is_stamp(entry)).collect();
+        let [stamp] = stamps[..] else { panic!("{} stamps\n{ended}", stamps.len()) };
+        let first = plain.iter().position(is_stamp).unwrap_or(plain.len());
+        let mut expected: Vec<_> = plain.iter().filter(|entry| !is_stamp(entry)).cloned().collect();
+        expected.insert(first, stamp.clone());
+        assert!(self.environ == expected, "environment {}\n{ended}", list(&self.environ));
+        expect_time_of(ended, &stamp[prefix.len()..]);
+    }
+
+    /// The environment is exactly `environ`.
+    #[track_caller]
+    pub fn expect_environ(&self, ended: &Ended, environ: &[Vec<u8>]) {
+        assert!(self.environ == environ, "environment {}\n{ended}", list(&self.environ));
+    }
+}
+
+/// `digits` are a time between the start and the end of a run, as the contract writes it.
+#[track_caller]
+pub fn expect_time_of(ended: &Ended, digits: &[u8]) {
+    let text = digits.escape_ascii();
+    assert!(digits.iter().all(u8::is_ascii_digit), "{text} is no stamp\n{ended}");
+    let ns: u64 = std::str::from_utf8(digits).unwrap().parse().unwrap();
+    let run = ended.started_ns..=ended.ended_ns;
+    assert!(run.contains(&ns) && digits[0] != b'0', "{text} is not in {run:?}\n{ended}");
 }
 
 fn unescape(text: &[u8]) -> Vec<u8> {

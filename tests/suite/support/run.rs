@@ -308,6 +308,21 @@ impl Run {
         })
     }
 
+    /// Runs the program by `name`, a link in [`Run::folder`], which has to be the working
+    /// directory: so its path and `argv[0]` are short. An emulator's are, too.
+    pub fn linked_as(mut self, name: &str) -> Self {
+        let folder = self.folder().to_owned();
+        let link = |target: &mut PathBuf, name: String| {
+            std::os::unix::fs::symlink(&*target, folder.join(&name)).unwrap();
+            *target = name.into();
+        };
+        link(&mut self.program, name.to_owned());
+        if let Some(emulator) = &mut self.emulator {
+            link(emulator, format!("{name}e"));
+        }
+        self
+    }
+
     /// The unprivileged user and group `id`, with no other group.
     ///
     /// The program is a copy in a folder that everybody reaches, as the build's own may not be.
@@ -345,6 +360,16 @@ impl Run {
 
 /// Compare.
 impl Run {
+    /// The environment entries that it is given.
+    pub fn entries(&self) -> &[Vec<u8>] {
+        &self.environ
+    }
+
+    /// Whether qemu runs it, with whatever that alters.
+    pub fn is_emulated(&self) -> bool {
+        self.emulator.is_some()
+    }
+
     /// The same run with the command alone: the first argument, which has to be a path.
     ///
     /// Where `gym-stamp` is run by qemu, a program that only execs takes its place, so that what
@@ -441,7 +466,9 @@ impl Run {
             }
         }
         let path = match argv.first() {
-            Some(first) if first.contains(&b'/') => OsString::from_vec(first.clone()).into(),
+            Some(first) if self.wrapper.is_empty() || first.contains(&b'/') => {
+                OsString::from_vec(first.clone()).into()
+            }
             Some(first) => program(&String::from_utf8_lossy(first), "the package that has it"),
             None => self.program.clone(),
         };
@@ -467,7 +494,7 @@ impl Run {
 }
 
 /// Some words, however many and long there are.
-fn list(words: &[Vec<u8>]) -> String {
+pub fn list(words: &[Vec<u8>]) -> String {
     let mut text = String::new();
     for word in words.iter().take(40) {
         write!(text, " '{}'", word[..word.len().min(400)].escape_ascii()).unwrap();
