@@ -9,7 +9,11 @@
 
 #[cfg(target_os = "linux")]
 mod arguments;
+#[cfg(target_os = "linux")]
+mod example;
 mod options;
+#[cfg(target_os = "linux")]
+mod shell;
 mod support;
 #[cfg(target_os = "linux")]
 mod transparency;
