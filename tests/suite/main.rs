@@ -14,6 +14,8 @@ mod example;
 mod options;
 #[cfg(target_os = "linux")]
 mod shell;
+#[cfg(target_os = "linux")]
+mod stamp;
 mod support;
 #[cfg(target_os = "linux")]
 mod transparency;

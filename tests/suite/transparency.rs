@@ -39,7 +39,7 @@ fn transparent(build: Build, shows: &[&str], set_up: impl Fn(Run) -> Run) {
 ///
 /// Facts in `own` are another for every run.
 #[track_caller]
-fn compare(own: &[&str], run: Run, act: impl Fn(Running) -> Ended) -> Seen {
+pub fn compare(own: &[&str], run: Run, act: impl Fn(Running) -> Ended) -> Seen {
     let without = print(&act(run.without_gym_stamp().spawn()), own);
     let ended = act(run.spawn());
     let with = print(&ended, own);

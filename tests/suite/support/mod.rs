@@ -34,4 +34,6 @@ pub use builds::Build;
 pub(crate) use builds::{every_build, native_builds};
 pub use clock::now_ns;
 pub use probe::{Seen, expect_time_of, probe_program};
-pub use run::{Bytes, Ended, Run, Running, Terminal, bare_exec, command, gym_stamp};
+pub use run::{
+    Bytes, Ended, Run, Running, Terminal, bare_exec, command, gym_stamp, without_reader,
+};

@@ -97,6 +97,7 @@ pub struct Run {
     wrapper: Vec<Vec<u8>>,
     arg0: Option<Vec<u8>>,
     without_argv: bool,
+    options: Vec<Vec<u8>>,
     args: Vec<Vec<u8>>,
     environ: Vec<Vec<u8>>,
     folder: Arc<TempDir>,
@@ -120,6 +121,7 @@ impl Run {
             wrapper: Vec::new(),
             arg0: None,
             without_argv: false,
+            options: Vec::new(),
             args: Vec::new(),
             environ: vec![PATH.into_bytes()],
             folder: Arc::new(folder),
@@ -156,6 +158,13 @@ impl Run {
     /// More arguments.
     pub fn args<T: Bytes>(mut self, args: impl IntoIterator<Item = T>) -> Self {
         self.args.extend(all_bytes(args));
+        self
+    }
+
+    /// More options of `gym-stamp`: before all arguments, and not there in
+    /// [`Run::without_gym_stamp`].
+    pub fn options<T: Bytes>(mut self, options: impl IntoIterator<Item = T>) -> Self {
+        self.options.extend(all_bytes(options));
         self
     }
 
@@ -375,7 +384,7 @@ impl Run {
     /// Where `gym-stamp` is run by qemu, a program that only execs takes its place, so that what
     /// qemu alters is altered in both.
     pub fn without_gym_stamp(&self) -> Self {
-        let mut run = self.clone();
+        let mut run = Self { options: Vec::new(), ..self.clone() };
         if self.emulator.is_some() {
             run.program = self.folder().join("bare-exec");
             if !run.program.exists() {
@@ -474,7 +483,7 @@ impl Run {
         };
         let named = if argv.is_empty() { self.arg0.clone() } else { None };
         argv.push(named.unwrap_or_else(|| (&self.program).into_bytes()));
-        argv.extend(self.args.iter().cloned());
+        argv.extend(self.options.iter().chain(&self.args).cloned());
         if self.without_argv {
             argv.clear();
         }
@@ -752,10 +761,16 @@ impl Ended {
         self.says("")
     }
 
+    /// One line on stderr that begins with `gym-stamp: `.
+    #[track_caller]
+    pub fn says_line(self) -> Self {
+        self.says_line_with(&[])
+    }
+
     /// One line on stderr that begins with `gym-stamp: ` and has all of `words` in it.
     #[track_caller]
     pub fn says_line_with(self, words: &[&str]) -> Self {
-        let stderr = self.stderr_text();
+        let stderr = String::from_utf8_lossy(&self.stderr);
         let line = stderr.strip_suffix('\n').unwrap_or("");
         assert!(
             line.starts_with("gym-stamp: ") && !line.contains('\n'),
@@ -797,6 +812,12 @@ impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.told)
     }
+}
+
+/// A pipe that nobody reads: who writes to it gets SIGPIPE.
+pub fn without_reader() -> OwnedFd {
+    let (_, writer) = nix::unistd::pipe().unwrap();
+    writer
 }
 
 /// A pseudo-terminal for [`Run::on_terminal`].
