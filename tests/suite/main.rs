@@ -10,6 +10,8 @@
 #[cfg(target_os = "linux")]
 mod arguments;
 #[cfg(target_os = "linux")]
+mod binary;
+#[cfg(target_os = "linux")]
 mod example;
 mod options;
 #[cfg(target_os = "linux")]

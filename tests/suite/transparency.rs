@@ -468,6 +468,54 @@ fn execution_domain(build: Build) {
     });
 }
 
+// What wrappers are known to get wrong
+
+#[apply(every_build)]
+fn exit_status_is_the_commands(build: Build) {
+    gym_stamp(build).args(["sh", "-c", "exit 42"]).run().exits(42).says_nothing();
+    gym_stamp(build).args(["sh", "-c", "kill -9 $$"]).run().exits(137).says_nothing();
+    gym_stamp(build).args(["sh", "-c", "kill -PIPE $$"]).run().exits(141).says_nothing();
+}
+
+#[apply(every_build)]
+fn a_shells_pid_stays(build: Build) {
+    let run = gym_stamp(build).under(["sh", "-c", "echo $$; exec \"$@\"", "sh"]);
+    let ended = run.args(["sh", "-c", "echo $$"]).run().exits(0);
+    let pid = ended.pid;
+    ended.prints(format!("{pid}\n{pid}\n"));
+}
+
+#[apply(every_build)]
+fn sigterm_reaches_the_first_process_of_a_namespace(build: Build) {
+    let handler = "trap 'exit 7' TERM; kill -TERM $$; sleep 60";
+    let run = gym_stamp(build).under(["unshare", "--pid", "--fork", "--mount-proc"]);
+    run.args(["sh", "-c", handler]).run().exits(7).says_nothing();
+}
+
+#[apply(every_build)]
+fn sigterm_ends_the_command_itself(build: Build) {
+    let running = gym_stamp(build).args(["sh", "-c", "echo here; exec sleep 61"]).spawn();
+    let command = format!("/proc/{}/comm", running.pid());
+    running.wait_until(|| fs::read(&command).is_ok_and(|name| name == b"sleep\n"));
+    running.signal(Signal::SIGTERM);
+    running.wait().exits(143).prints("here\n").says_nothing();
+}
+
+#[apply(every_build)]
+fn its_own_name_decides_nothing(build: Build) {
+    for name in ["foo", "", "--keep", "/venv/bin/python", "-sh"] {
+        let run = gym_stamp(build).arg0(name).args(["sh", "-c", "echo \"$0\""]);
+        run.run().exits(0).prints("sh\n").says_nothing();
+    }
+}
+
+#[apply(every_build)]
+fn the_command_is_in_the_foreground_of_its_terminal(build: Build) {
+    let terminal = Terminal::new();
+    let seen = probed(build).on_terminal(&terminal).run().seen();
+    assert_eq!(seen.fact("tty.foreground"), "1");
+}
+
 // The comparison itself
 
 #[test]

@@ -23,58 +23,62 @@ pub enum Build {
 ///
 /// `#[apply(every_build)] fn name(build: Build)` becomes `name::freestanding` and so on.
 macro_rules! every_build {
-    ($(#[$attr:meta])* fn $name:ident($build:ident: $type:ty) $body:block) => {
-        mod $name {
-            #[allow(unused_imports)]
-            use super::*;
-
-            $(#[$attr])*
-            fn check($build: $type) $body
-
-            #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-            #[test]
-            fn freestanding() {
-                check($crate::support::Build::Freestanding);
-            }
-
-            #[test]
-            fn portable() {
-                check($crate::support::Build::Portable);
-            }
-
-            #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-            #[test]
-            fn aarch64() {
-                check($crate::support::Build::Aarch64);
-            }
-        }
+    ($($function:tt)*) => {
+        $crate::support::builds! { [freestanding portable aarch64] $($function)* }
     };
 }
 
 /// [`every_build`] less those that need qemu, for what qemu itself alters. The test says what.
 macro_rules! native_builds {
-    ($(#[$attr:meta])* fn $name:ident($build:ident: $type:ty) $body:block) => {
-        mod $name {
+    ($($function:tt)*) => {
+        $crate::support::builds! { [freestanding portable] $($function)* }
+    };
+}
+
+/// [`every_build`] less the one on std and nix.
+macro_rules! freestanding_builds {
+    ($($function:tt)*) => {
+        $crate::support::builds! { [freestanding aarch64] $($function)* }
+    };
+}
+
+macro_rules! builds {
+    (
+        [$($name:ident)*]
+        $(#[$attr:meta])* fn $function:ident($build:ident: $type:ty) $body:block
+    ) => {
+        mod $function {
             #[allow(unused_imports)]
             use super::*;
 
             $(#[$attr])*
             fn check($build: $type) $body
 
-            #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-            #[test]
-            fn freestanding() {
-                check($crate::support::Build::Freestanding);
-            }
-
-            #[test]
-            fn portable() {
-                check($crate::support::Build::Portable);
-            }
+            $($crate::support::builds! { @$name })*
+        }
+    };
+    (@freestanding) => {
+        #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+        #[test]
+        fn freestanding() {
+            check($crate::support::Build::Freestanding);
+        }
+    };
+    (@portable) => {
+        #[test]
+        fn portable() {
+            check($crate::support::Build::Portable);
+        }
+    };
+    (@aarch64) => {
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        #[test]
+        fn aarch64() {
+            check($crate::support::Build::Aarch64);
         }
     };
 }
-pub(crate) use {every_build, native_builds};
+pub(crate) use {builds, every_build, freestanding_builds, native_builds};
 
 /// What the cross build needs beyond this host's own tools.
 const AARCH64_PACKAGES: &str = "rustc-web libstd-rust-web-dev:arm64 gcc-aarch64-linux-gnu \

@@ -9,7 +9,8 @@
 //!
 //! - [`every_build`] turns the function into one test a [`Build`] that this host can run, named
 //!   `a_commands_status_is_the_shims::freestanding` and so on; [`native_builds`] leaves out those
-//!   that run under qemu, and a comment says what qemu alters there.
+//!   that run under qemu, and a comment says what qemu alters there; [`freestanding_builds`] is
+//!   about what only the freestanding ones promise.
 //! - [`gym_stamp`] and [`command`] begin a [`Run`]: exact argv bytes, exact environ entries, and
 //!   set-ups that the child makes between `fork` and a raw `execve`.
 //! - [`Run::run`] waits for the end, never for longer than a deadline; [`Run::spawn`] hands over
@@ -31,7 +32,7 @@ mod run;
 pub mod toolbox;
 
 pub use builds::Build;
-pub(crate) use builds::{every_build, native_builds};
+pub(crate) use builds::{builds, every_build, freestanding_builds, native_builds};
 pub use clock::now_ns;
 pub use probe::{Seen, expect_time_of, probe_program};
 pub use run::{
