@@ -41,8 +41,11 @@ impl Sentence<'_> {
         }
         let Ok(mask) = Signals::block_all() else { return };
         if let Ok(before) = Signals::pending_from_writing() {
-            // Between the look and the write somebody else may have filled the pipe.
-            if sys::write_nowait(STDERR, line.as_bytes()) == Err(Errno::ENOTSUP) {
+            // Between the look and the write somebody else may have filled the pipe. A file is
+            // never full in that way, but may not take a write that does not wait.
+            if sys::seekable(STDERR)
+                || sys::write_nowait(STDERR, line.as_bytes()) == Err(Errno::ENOTSUP)
+            {
                 let _ = sys::write(STDERR, line.as_bytes());
             }
             Signals::take_back_since(before);

@@ -128,6 +128,12 @@ pub fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
     Ok(nix::Error::result(written)?.unsigned_abs())
 }
 
+/// Whether `fd` has a position, as files have and what may make its writer wait has not.
+pub fn seekable(fd: i32) -> bool {
+    // SAFETY: takes no pointer, and moves the position by nothing.
+    unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) >= 0 }
+}
+
 /// There is no such write that every unix has.
 pub fn write_nowait(_: i32, _: &[u8]) -> Result<usize> {
     Err(Errno::ENOTSUP)

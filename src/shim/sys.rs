@@ -100,6 +100,13 @@ pub fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
     })
 }
 
+/// Whether `fd` has a position, as files have and what may make its writer wait has not.
+pub fn seekable(fd: i32) -> bool {
+    const SEEK_CUR: usize = 1;
+    // SAFETY: takes no pointer, and moves the position by nothing.
+    check(unsafe { syscall3(nr::LSEEK, [fd as usize, 0, SEEK_CUR]) }).is_ok()
+}
+
 /// Writes once without waiting for whoever reads at the other end, if the kernel can do that to
 /// this descriptor; `ENOTSUP` if it cannot.
 pub fn write_nowait(fd: i32, bytes: &[u8]) -> Result<usize> {

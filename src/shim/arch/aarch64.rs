@@ -22,6 +22,7 @@ pub mod nr {
     pub const FACCESSAT: usize = 48;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
+    pub const LSEEK: usize = 62;
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
     pub const PPOLL: usize = 73;

@@ -20,6 +20,7 @@ pub mod nr {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const LSEEK: usize = 8;
     pub const MMAP: usize = 9;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const EXECVE: usize = 59;
