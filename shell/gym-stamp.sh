@@ -27,7 +27,7 @@ gym_stamp_exec() {
     if [ "${1-}" = -- ]; then
         shift
     fi
-    case $#:${1-} in
+    case "$#:${1-}" in
         0:*)
             echo 'gym_stamp_exec: no COMMAND to run' >&2
             return 125
@@ -62,15 +62,15 @@ gym_stamp_activate() {
         *u*)
             set +u
             # shellcheck source=/dev/null
-            . "$1/bin/activate" || set -- "$1" $?
+            . "$1/bin/activate" || set -- "$1" "$?"
             set -u
             ;;
         *)
             # shellcheck source=/dev/null
-            . "$1/bin/activate" || set -- "$1" $?
+            . "$1/bin/activate" || set -- "$1" "$?"
             ;;
     esac
-    if [ $# -eq 2 ]; then
+    if [ "$#" -eq 2 ]; then
         return "$2"
     fi
     gym_stamp_set

@@ -136,8 +136,8 @@ fn the_sourced_script_gives_a_server_its_stamp_too() {
 
 #[test]
 fn setup_time_shows_how_long_the_setup_of_a_real_server_took() {
-    let run = setup_time();
-    let ended = run.clone().run().exits(0).says_nothing();
+    let (run, sweep) = setup_time(&wheels());
+    let ended = run.run().exits(0).says_nothing();
     let text = ended.stdout_text();
     let stamp = |name: &str| -> u64 {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}=")));
@@ -149,65 +149,82 @@ fn setup_time_shows_how_long_the_setup_of_a_real_server_took() {
     let setup_ms = format!("{:.1} ms  venv setup", (setup_done_ns - spawn_ns) as f64 / 1e6);
     assert!(text.contains(&setup_ms), "no '{setup_ms}'\n{ended}");
     assert!(text.contains("answers GET / with 200"), "{ended}");
-    leaves_nothing(&ended);
+    sweep.finds_nothing(&ended);
 }
 
 #[test]
 fn setup_time_says_what_to_do_where_it_cannot() {
+    let fails = |packages: &Path, args: &[&str], words: &[&str]| {
+        let (run, sweep) = setup_time(packages);
+        let ended = run.args(args.iter().copied()).run().exits(1);
+        for word in words {
+            assert!(ended.stderr_text().contains(word), "no '{word}'\n{ended}");
+        }
+        sweep.finds_nothing(&ended);
+    };
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let ended = setup_time().args(["--port", &port]).run().exits(1);
-    assert!(ended.stderr_text().contains("without --port, a free one is taken"), "{ended}");
-    leaves_nothing(&ended);
-
-    let ended = setup_time().args(["--timeout", "0.1"]).run().exits(1);
-    assert!(ended.stderr_text().contains("--timeout"), "{ended}");
-    leaves_nothing(&ended);
-
-    let without_packages = setup_time().var("PIP_FIND_LINKS", "/nowhere");
-    let ended = without_packages.run().exits(1);
-    let stderr = ended.stderr_text();
-    assert!(stderr.contains("launch.sh ended with status 1"), "{ended}");
-    assert!(stderr.contains("No matching distribution found"), "{ended}");
-    leaves_nothing(&ended);
+    let in_use = [&port, "without --port, a free one is taken"];
+    fails(&wheels(), &["--port", &port], &in_use);
+    fails(&wheels(), &["--timeout", "0.1"], &["no answer after 0.1 s (--timeout)"]);
+    let no_package = ["launch.sh ended with status 1", "No matching distribution found"];
+    fails(Path::new("/nowhere"), &[], &no_package);
 }
 
 #[test]
 fn setup_time_ended_by_a_signal_leaves_nothing() {
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
-        let run = setup_time();
-        let folder = run.folder().join("tmp");
+        let (run, sweep) = setup_time(&wheels());
         let running = run.spawn();
-        running.wait_until(|| !inhabitants(&folder).is_empty());
+        running.wait_until(|| !inhabitants(&sweep.folder).is_empty());
         running.signal(signal);
         let ended = running.wait().exits(status).says_nothing();
-        leaves_nothing(&ended);
+        sweep.finds_nothing(&ended);
     }
 }
 
-/// The main job's command, with a temporary folder of its own, and packages from [`wheels`].
-fn setup_time() -> Run {
+/// The main job's command, for a pip that finds its `packages` in a folder, and the place for
+/// temporary files that it is given.
+fn setup_time(packages: &Path) -> (Run, Sweep) {
     let run = command(examples().join("setup-time"));
-    let tmp = run.folder().join("tmp");
-    fs::create_dir(&tmp).unwrap();
-    let mut run = run.environ([""; 0]).deadline(DEADLINE);
-    // Cargo and Python are found as the user's shell finds them.
+    let folder = run.folder().join("tmp");
+    fs::create_dir(&folder).unwrap();
+    let mut run = run.empty_environ().deadline(DEADLINE);
     for (name, value) in std::env::vars_os() {
+        // Cargo's own are about the package of the test, and pip's about the index.
         let name = name.into_string().unwrap();
-        // What cargo tells a test; it would have the nested cargo build for another package.
-        if !name.starts_with("PIP_") && !name.starts_with("CARGO_") && name != "LD_LIBRARY_PATH" {
+        if !name.starts_with("CARGO_") && !name.starts_with("PIP_") && name != "LD_LIBRARY_PATH" {
             run = run.var(name, value);
         }
     }
-    run.var("TMPDIR", tmp).var("PIP_NO_INDEX", "1").var("PIP_FIND_LINKS", wheels())
+    let run = run.var("TMPDIR", &folder).var("PIP_NO_INDEX", "1").var("PIP_FIND_LINKS", packages);
+    (run, Sweep { folder })
 }
 
-#[track_caller]
-fn leaves_nothing(ended: &Ended) {
-    let folder = ended.folder().join("tmp");
-    assert!(inhabitants(&folder).is_empty(), "{:?} are left\n{ended}", inhabitants(&folder));
-    let left: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
-    assert!(left.is_empty(), "{left:?} is left\n{ended}");
+/// Kills whoever still works in a folder when this is dropped: `setup-time` has its server lead a
+/// session of its own.
+struct Sweep {
+    folder: PathBuf,
+}
+
+impl Sweep {
+    #[track_caller]
+    fn finds_nothing(&self, ended: &Ended) {
+        let there = inhabitants(&self.folder);
+        assert!(there.is_empty(), "{there:?} are left\n{ended}");
+        let left: Vec<_> =
+            fs::read_dir(&self.folder).unwrap().map(|it| it.unwrap().path()).collect();
+        assert!(left.is_empty(), "{left:?} is left\n{ended}");
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        for pid in inhabitants(&self.folder) {
+            // It may have ended by now.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
 }
 
 /// The processes that work in `folder`.

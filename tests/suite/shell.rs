@@ -177,8 +177,8 @@ fn the_command_gets_the_stamp_beside_what_exec_gives(shell: Shell) {
 enum Tool {
     /// The real one.
     GymStamp,
-    /// The real one, with another machine's number in its header: no kernel runs it, and to a shell
-    /// that takes it for a script its header is a redirection into a file.
+    /// The real one, with another machine's number in its header: no kernel runs it. To a shell
+    /// that takes it for a script it is a redirection into a file, then a command.
     ForeignGymStamp,
     /// The first bytes of the real one: not even its header is whole.
     HeadOfGymStamp,
@@ -214,8 +214,9 @@ impl Tool {
             Self::GymStamp => link("gym-stamp", Build::Freestanding.binary().into()),
             Self::ForeignGymStamp => {
                 let mut binary = real();
-                binary[18..20].copy_from_slice(b">\x01");
+                binary.splice(18..20, *b">\x01\nleave-a-trace\n");
                 write("gym-stamp", 0o755, &binary);
+                script("leave-a-trace", "echo >\"$HOME/cwd/trace\"");
             }
             Self::HeadOfGymStamp => write("gym-stamp", 0o755, &real()[..100]),
             Self::HalfOfGymStamp => {
@@ -295,7 +296,9 @@ fn a_shell_without_a_clock_asks_what_there_is_and_believes_only_a_time(shell: Sh
             (_, Stamp::ByDate) => Stamp::Valid,
             (_, expected) => *expected,
         };
-        let ended = run.cwd(&cwd).probe().run().exits(0).says_nothing();
+        // A time for whoever reads what is the command's to read.
+        let run = run.cwd(&cwd).stdin("1700000000000000002\n");
+        let ended = run.probe().run().exits(0).says_nothing();
         let found = stamp(&ended, &ended.seen()).map_or(Stamp::Absent, |_| Stamp::Valid);
         assert_eq!(found, expected, "{tools:?}\n{ended}");
         let left: Vec<_> = fs::read_dir(cwd).unwrap().collect();
@@ -343,7 +346,9 @@ fn the_decimal_separator_is_the_locales(shell: Shell) {
         let run = |run: Run| run.var("LOCPATH", &locales).var("LC_ALL", locale);
         let shown = run(BASH.run().args(["-c", "echo $EPOCHREALTIME"])).run();
         assert!(shown.stdout.contains(&separator), "{separator:#x} is not the separator\n{shown}");
-        is_stamped(run(shell.script("gym_stamp_exec \"$@\"")).probe());
+        let tools: &[_] = if shell.clock == Clock::None { &[Tool::GymStamp] } else { &[] };
+        let run = run(with_tools(shell.script("gym_stamp_exec \"$@\""), tools));
+        is_stamped(run.probe());
     }
 }
 
@@ -424,8 +429,9 @@ fn activation_stamps_a_script_that_cannot_prefix_its_command(shell: Shell) {
 
 #[apply(every_shell)]
 fn a_failed_activation_is_told_by_its_status_and_stamps_nothing(shell: Shell) {
-    let run = shell.run().file("venv/bin/activate", 0o644, "return 3\n");
-    let run = run.file("venv/bin/activate.fish", 0o644, "return 3\n");
+    let activate = "sh -c 'exit 3'\n";
+    let run = shell.run().file("venv/bin/activate", 0o644, activate);
+    let run = run.file("venv/bin/activate.fish", 0o644, activate);
     let goes_on = match shell.is_fish() {
         true => "gym_stamp_activate venv\ntest $status -eq 3; and \"$@\"",
         false => "set +e\ngym_stamp_activate venv\ntest $? -eq 3 && \"$@\"",
