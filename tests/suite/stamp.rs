@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gym_stamp::contract::{SETUP_DONE_NS, SPAWN_NS};
 use macro_rules_attribute::apply;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::support::{
@@ -151,28 +152,10 @@ fn a_launch_is_stamped_at_its_top_and_at_its_end(build: Build) {
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod without_a_clock {
     use super::*;
-    use nix::errno::Errno;
     use nix::libc;
 
     fn without_clock(run: Run) -> Run {
-        run.before_exec(|| {
-            nix::sys::prctl::set_no_new_privs()?;
-            // In a filter for system calls: load the number; the next one of the clock's, or the
-            // one behind it; fail it; let it pass.
-            let statement = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-            let mut filter = [
-                statement(0x20, 0, 0, 0),
-                statement(0x15, libc::SYS_clock_gettime as u32, 0, 1),
-                statement(0x06, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32, 0, 0),
-                statement(0x06, libc::SECCOMP_RET_ALLOW, 0, 0),
-            ];
-            let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
-            let mode = libc::SECCOMP_MODE_FILTER;
-            // SAFETY: `program` is a filter of four statements.
-            let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
-            Errno::result(set)?;
-            Ok(())
-        })
+        run.without_system_call(libc::SYS_clock_gettime, Errno::EINVAL)
     }
 
     #[test]
@@ -288,6 +271,16 @@ fn without_verbose_nothing_is_said(build: Build) {
     for spawn in ["", "abc", "9999999999999999999"] {
         let run = gym_stamp(build).environ([entry(SPAWN_NS, spawn)]);
         run.args(["/bin/echo", "x"]).run().exits(0).prints("x\n").says_nothing();
+    }
+}
+
+#[apply(native_builds)] // qemu makes other system calls than those asked for
+fn verbose_is_heard_where_the_kernel_knows_fewer_system_calls(build: Build) {
+    for number in [nix::libc::SYS_pwritev2, nix::libc::SYS_rt_sigtimedwait] {
+        for errno in [Errno::ENOSYS, Errno::EPERM] {
+            let run = gym_stamp(build).without_system_call(number, errno);
+            expect_said(WARNING, run, true);
+        }
     }
 }
 

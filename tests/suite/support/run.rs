@@ -348,6 +348,30 @@ impl Run {
         })
     }
 
+    /// The system call `number` fails with `errno`, as on a kernel or in a sandbox without it.
+    #[cfg(target_os = "linux")]
+    pub fn without_system_call(self, number: libc::c_long, errno: Errno) -> Self {
+        self.before_exec(move || {
+            nix::sys::prctl::set_no_new_privs()?;
+            // Load the number; if it is the one, fail it; let any other pass.
+            let statement =
+                |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
+            let fails = libc::SECCOMP_RET_ERRNO | errno as u32;
+            let mut filter = [
+                statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+                statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number as u32, 0, 1),
+                statement(libc::BPF_RET | libc::BPF_K, fails, 0, 0),
+                statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+            ];
+            let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+            let mode = libc::SECCOMP_MODE_FILTER;
+            // SAFETY: `program` is a filter of four statements, which the kernel copies.
+            let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+            Errno::result(set)?;
+            Ok(())
+        })
+    }
+
     /// Any other set-up, made in the child right before `execve`, in the order of the calls.
     ///
     /// The child has one thread and all the memory of a process that had several: system calls
