@@ -412,19 +412,50 @@ fn two_dashes_before_the_command_are_not_its_own(shell: Shell) {
 
 #[apply(every_shell)]
 fn activation_stamps_a_script_that_cannot_prefix_its_command(shell: Shell) {
-    let venv = python_venv("plain", &[]);
+    let venvs = venvs();
     let base = shell.run().entry(OUTER);
     for name in ["a venv", "-venv", "venv"] {
-        symlink(&venv, base.folder().join(name)).unwrap();
+        symlink(venvs.join("cpython"), base.folder().join(name)).unwrap();
     }
-    let absolute = venv.display().to_string();
-    for name in [&absolute, "a venv", "./a venv", "-venv", "venv"] {
-        let run = shell.script_in(base.clone(), &format!("gym_stamp_activate '{name}'\n\"$@\""));
-        let seen = is_stamped(run.probe().args(["x"]));
-        assert_eq!(seen.values("VIRTUAL_ENV"), [path_bytes(&venv)], "{name}");
-        let path = seen.values("PATH")[0].to_vec();
-        assert!(path.starts_with(&[path_bytes(&venv), b"/bin:"].concat()), "{name}");
+    let by = |maker: &str| venvs.join(maker).display().to_string();
+    let cases = [
+        (by("cpython"), "cpython"),
+        (by("virtualenv"), "virtualenv"),
+        (by("uv"), "uv"),
+        ("a venv".into(), "cpython"),
+        ("./a venv".into(), "cpython"),
+        ("-venv".into(), "cpython"),
+        ("venv".into(), "cpython"),
+    ];
+    for (folder, maker) in cases {
+        let lines = format!("gym_stamp_activate '{folder}'\n\"$@\"");
+        let seen = is_stamped(shell.script_in(base.clone(), &lines).probe());
+        // An activate script knows its folder by the name it was made with.
+        let venv = venvs.join(maker);
+        assert_eq!(seen.values("VIRTUAL_ENV"), [path_bytes(&venv)], "{folder}");
+        let bin = [path_bytes(&venv), b"/bin:"].concat();
+        assert!(seen.values("PATH")[0].starts_with(&bin), "{folder}");
     }
+}
+
+/// A venv by each program that makes them, in folders of their names.
+fn venvs() -> PathBuf {
+    let makers = python_venv("venv-makers", &["virtualenv==21.15.11", "uv==0.13.9"]).join("bin");
+    made_once("activated-venvs", &makers, |folder| {
+        succeed(
+            Command::new(makers.join("python"))
+                .args(["-m", "venv", "--without-pip"])
+                .arg(folder.join("cpython")),
+        );
+        let mut virtualenv = Command::new(makers.join("virtualenv"));
+        succeed(virtualenv.args(["--quiet", "--no-seed"]).arg(folder.join("virtualenv")));
+        let mut uv = Command::new(makers.join("uv"));
+        succeed(
+            uv.args(["venv", "--quiet", "--no-cache", "--offline", "--python"])
+                .arg(makers.join("python"))
+                .arg(folder.join("uv")),
+        );
+    })
 }
 
 #[apply(every_shell)]
