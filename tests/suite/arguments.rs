@@ -141,6 +141,15 @@ fn stamp_that_does_not_fit_where_a_shorter_one_was(build: Build) {
 }
 
 #[apply(every_build)]
+fn a_stamp_that_does_not_fit_is_told_if_asked(build: Build) {
+    let run = gym_stamp(build).options(["-v"]).probe();
+    let run = padded(run, most(&[stamp("1234567890123456789")]) + 1);
+    let ended = run.linked_as("g").run();
+    assert!(ended.seen().values(SETUP_DONE_NS).is_empty(), "{ended}");
+    assert!(ended.stderr_text().contains("stamp does not fit"), "{ended}");
+}
+
+#[apply(every_build)]
 fn nothing_fits_any_more(build: Build) {
     let (ended, plain) = run_near_the_limit(padded(gym_stamp(build).probe(), most(&[])));
     ended.seen().expect_environ(&ended, &plain);
