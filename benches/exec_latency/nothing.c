@@ -1,0 +1,6 @@
+/* Does nothing: the command that every launch ends in. */
+#include "bare.h"
+
+_Noreturn void start(void) {
+    end(0);
+}
