@@ -42,9 +42,11 @@ impl Sentence<'_> {
         let Ok(mask) = Signals::block_all() else { return };
         if let Ok(before) = Signals::pending_from_writing() {
             // Between the look and the write somebody else may have filled the pipe. A file is
-            // never full in that way, but may not take a write that does not wait.
+            // never full in that way, but may not take a write that does not wait; nor may an old
+            // kernel, or a sandbox.
+            let refused = |errno| errno != Errno::EAGAIN;
             if sys::seekable(STDERR)
-                || sys::write_nowait(STDERR, line.as_bytes()) == Err(Errno::ENOTSUP)
+                || sys::write_nowait(STDERR, line.as_bytes()).is_err_and(refused)
             {
                 let _ = sys::write(STDERR, line.as_bytes());
             }

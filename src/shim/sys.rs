@@ -107,8 +107,8 @@ pub fn seekable(fd: i32) -> bool {
     check(unsafe { syscall3(nr::LSEEK, [fd as usize, 0, SEEK_CUR]) }).is_ok()
 }
 
-/// Writes once without waiting for whoever reads at the other end, if the kernel can do that to
-/// this descriptor; `ENOTSUP` if it cannot.
+/// Writes once without waiting for whoever reads at the other end: `EAGAIN` if there is no room,
+/// other errors if the kernel has no such write to this descriptor, or at all.
 pub fn write_nowait(fd: i32, bytes: &[u8]) -> Result<usize> {
     const RWF_NOWAIT: usize = 8;
     const HERE: usize = usize::MAX;
