@@ -217,7 +217,7 @@ impl Failure {
     }
 
     pub fn alien(path: &[u8], machine: &[u8]) -> Self {
-        Self::cannot("% is a program for %, not for this machine", path, machine)
+        Self::cannot("% is a program for $ machines, not for this one", path, machine)
     }
 
     pub fn damaged(path: &[u8]) -> Self {

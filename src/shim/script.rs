@@ -24,7 +24,7 @@ pub enum Program<'h> {
     /// A `#!` line that names nothing.
     EmptyScript,
     Elf {
-        machine: u16,
+        machine: usize,
         loader: Option<&'h [u8]>,
     },
     /// No NUL in the first line, and no `#!`.
@@ -88,14 +88,9 @@ fn script(rest: &[u8]) -> Program<'_> {
     }
 }
 
-/// The machine that an ELF file is for.
-fn elf_machine(elf: &[u8]) -> u16 {
-    const BIG_ENDIAN: Option<&u8> = Some(&2);
-    match elf.get(18..20) {
-        Some(&[low, high]) if elf.get(5) != BIG_ENDIAN => u16::from_le_bytes([low, high]),
-        Some(&[high, low]) => u16::from_be_bytes([high, low]),
-        _ => 0,
-    }
+/// The machine that an ELF file is for, if it is of this machine's byte order.
+fn elf_machine(elf: &[u8]) -> usize {
+    number(elf, 18, 2).unwrap_or_default()
 }
 
 /// What the `PT_INTERP` segment of an ELF file names, if it is of this machine's byte order.
