@@ -6,7 +6,7 @@ use std::process::Command;
 
 use gym_stamp::contract::SETUP_DONE_NS;
 
-use super::run::{Ended, Run, list};
+use super::run::{Ended, Run, list, write_file};
 use super::toolbox::{made_once, program, succeed};
 
 /// The probe: a static program, so that it runs in any root and has no loader to alter a thing.
@@ -35,8 +35,10 @@ impl Run {
         let path = self.folder().join("probe");
         if !path.exists() {
             let probe = probe_program();
-            // A copy where the folder is on another file system.
-            fs::hard_link(&probe, &path).or_else(|_| fs::copy(&probe, &path).map(drop)).unwrap();
+            if fs::hard_link(&probe, &path).is_err() {
+                // The folder is on another file system.
+                write_file(&path, 0o755, &fs::read(&probe).unwrap());
+            }
         }
         path
     }

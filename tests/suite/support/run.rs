@@ -11,8 +11,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,9 @@ use super::{Build, now_ns};
 
 /// The PATH of every run that does not set its environment.
 pub const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
+
+/// Held for reading from fork to exec, and for writing while a file is written.
+static WRITES: RwLock<()> = RwLock::new(());
 
 /// Far longer than anything takes on a busy machine: what is still running then hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -70,6 +73,17 @@ impl<const N: usize> Bytes for &[u8; N] {
 
 fn all_bytes<T: Bytes>(words: impl IntoIterator<Item = T>) -> impl Iterator<Item = Vec<u8>> {
     words.into_iter().map(Bytes::into_bytes)
+}
+
+/// Writes a file that can be executed at once, with the folders above it.
+///
+/// Nothing that another test's thread has forked and not yet made another program can have it open
+/// for writing. The kernel would call it busy.
+pub fn write_file(path: &Path, mode: u32, content: &[u8]) {
+    let _nobody_forks = WRITES.write().unwrap_or_else(PoisonError::into_inner);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
 /// Runs `gym-stamp`; its arguments are the run's.
@@ -141,11 +155,11 @@ impl Run {
     }
 
     /// Writes a file with `mode` into [`Run::folder`], with the folders above it.
+    ///
+    /// Unlike one written in any other way, it can be executed at once: see [`write_file`].
     pub fn file(self, name: impl AsRef<Path>, mode: u32, content: impl Bytes) -> Self {
         let path = self.folder().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, content.into_bytes()).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        write_file(&path, mode, &content.into_bytes());
         self
     }
 
@@ -337,8 +351,7 @@ impl Run {
     /// The program is a copy in a folder that everybody reaches, as the build's own may not be.
     pub fn user(mut self, id: u32) -> Self {
         let copy = self.folder().join(".run").join(self.program.file_name().unwrap());
-        fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        fs::copy(&self.program, &copy).unwrap();
+        write_file(&copy, 0o755, &fs::read(&self.program).unwrap());
         self.program = copy;
         self.before_exec(move || {
             // SAFETY: an empty list is read from nowhere.
@@ -412,7 +425,7 @@ impl Run {
         if self.emulator.is_some() {
             run.program = self.folder().join("bare-exec");
             if !run.program.exists() {
-                fs::copy(bare_exec(Build::Aarch64), &run.program).unwrap();
+                write_file(&run.program, 0o755, &fs::read(bare_exec(Build::Aarch64)).unwrap());
             }
         } else {
             run.program = OsString::from_vec(run.args.remove(0)).into();
@@ -480,7 +493,11 @@ impl Run {
         // safe after fork.
         unsafe { command.pre_exec(arrange) };
         let started_ns = now_ns();
-        let mut child = command.spawn()?;
+        let child = {
+            let _nobody_writes = WRITES.read().unwrap_or_else(PoisonError::into_inner);
+            command.spawn()
+        };
+        let mut child = child?;
         if let (Some(input), Some(mut pipe)) = (self.stdin.clone(), child.stdin.take()) {
             // Whoever does not read its input may end first.
             thread::spawn(move || drop(pipe.write_all(&input)));
