@@ -15,6 +15,8 @@ mod binary;
 mod example;
 mod options;
 #[cfg(target_os = "linux")]
+mod search;
+#[cfg(target_os = "linux")]
 mod shell;
 #[cfg(target_os = "linux")]
 mod stamp;
