@@ -5,7 +5,7 @@ use std::fs::File;
 use macro_rules_attribute::apply;
 
 use crate::support::{
-    Build, Run, every_build, expect_time_of, gym_stamp, native_builds, without_reader,
+    Build, Run, every_build, expect_time_of, full_pipe, gym_stamp, native_builds, without_reader,
 };
 
 /// A folder that passes for a venv.
@@ -206,6 +206,7 @@ fn version_is_the_packages(build: Build) {
     }
 }
 
+#[cfg(target_os = "linux")] // has /dev/full
 #[apply(every_build)]
 fn what_cannot_be_printed_is_an_error(build: Build) {
     for option in ["--now", "--help", "--version"] {
@@ -227,10 +228,13 @@ fn a_printing_process_ends_by_sigpipe_as_others_do(build: Build) {
     run.run().exits(128 + 13).says_nothing();
 }
 
+#[cfg(target_os = "linux")] // as above
 #[apply(every_build)]
 fn an_error_nobody_can_read_keeps_its_status(build: Build) {
     let full = File::options().write(true).open("/dev/full").unwrap();
     gym_stamp(build).arg("--kep").fd(2, full).run().exits(125).prints("");
     gym_stamp(build).arg("--kep").closed(2).run().exits(125).prints("");
     gym_stamp(build).arg("--kep").fd(2, without_reader()).run().exits(125).prints("");
+    let (_reader, full) = full_pipe();
+    gym_stamp(build).arg("--kep").fd(2, full).run().exits(125).prints("");
 }

@@ -1,18 +1,19 @@
 //! Which stamp is written and which is left, and what is said of it.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use gym_stamp::contract::{SETUP_DONE_NS, SPAWN_NS};
 use macro_rules_attribute::apply;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::resource::Resource;
 
 use crate::support::{
-    Build, Ended, Run, Running, Terminal, every_build, expect_time_of, gym_stamp, native_builds,
-    without_reader,
+    Build, Ended, Run, Running, Terminal, every_build, expect_time_of, full_pipe, gym_stamp,
+    native_builds, without_reader,
 };
 use crate::transparency::compare;
 
@@ -284,6 +285,47 @@ fn verbose_is_heard_where_the_kernel_knows_fewer_system_calls(build: Build) {
     }
 }
 
+/// Runs a command with `-v` and `file` as stderr.
+#[track_caller]
+fn verbose_into(build: Build, file: impl Into<OwnedFd>) {
+    let run = gym_stamp(build).args(["-v", "/bin/echo", "it ran"]).fd(2, file);
+    run.run().exits(0).prints("it ran\n");
+}
+
+#[track_caller]
+fn expect_words(words: &[u8]) {
+    let text = String::from_utf8_lossy(words);
+    assert!(text.contains("gym-stamp: stamped ") && text.contains("/bin/echo"), "{text}");
+}
+
+#[apply(every_build)]
+fn verbose_is_heard_in_a_file(build: Build) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    fs::write(&log, "before\n").unwrap();
+    verbose_into(build, File::options().append(true).open(&log).unwrap());
+    let words = fs::read(&log).unwrap();
+    assert!(words.starts_with(b"before\n"));
+    expect_words(&words);
+}
+
+#[apply(every_build)]
+fn verbose_is_heard_at_a_socket(build: Build) {
+    let (mut here, there) = UnixStream::pair().unwrap();
+    verbose_into(build, there);
+    let mut words = Vec::new();
+    here.read_to_end(&mut words).unwrap();
+    expect_words(&words);
+}
+
+#[apply(every_build)]
+fn verbose_is_heard_at_a_terminal(build: Build) {
+    let mut terminal = Terminal::new();
+    let run = gym_stamp(build).args(["-v", "/bin/echo", "it ran"]);
+    run.on_terminal(&terminal).run().exits(0).says_nothing();
+    expect_words(&terminal.read());
+}
+
 // -v where nobody can hear it: the server runs, as it would without the words
 
 /// Compares as the transparency tests do, with `-v` and a stderr that takes no words.
@@ -293,16 +335,6 @@ fn loses_only_the_words(build: Build, set_up: impl Fn(Run) -> Run) {
     // Files made once: pipes of a run's own would differ.
     let log = File::create(run.folder().join("stdout")).unwrap();
     compare(&[], set_up(run.fd(1, log)), Running::wait);
-}
-
-fn full_pipe() -> (OwnedFd, OwnedFd) {
-    let (reader, writer) = nix::unistd::pipe().unwrap();
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
-    let mut pipe = File::from(writer);
-    while pipe.write(&[b'x'; 4096]).is_ok() {}
-    while pipe.write(b"x").is_ok() {}
-    fcntl(&pipe, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
-    (reader, pipe.into())
 }
 
 #[apply(every_build)]
@@ -347,6 +379,24 @@ fn verbose_with_stderr_a_full_device(build: Build) {
 #[apply(every_build)]
 fn verbose_with_stderr_for_reading_only(build: Build) {
     loses_only_the_words(build, |run| run.fd(2, File::open("/dev/null").unwrap()));
+}
+
+#[apply(every_build)]
+fn verbose_with_stderr_a_socket_that_nobody_reads(build: Build) {
+    let (_, closed) = UnixStream::pair().unwrap();
+    loses_only_the_words(build, |run| run.fd(2, closed.try_clone().unwrap()));
+    let (_reader, mut full) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[b'x'; 4096]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    loses_only_the_words(build, |run| run.fd(2, full.try_clone().unwrap()));
+}
+
+#[apply(every_build)]
+fn verbose_with_stderr_a_file_as_large_as_it_may_be(build: Build) {
+    let log = tempfile::tempfile().unwrap();
+    let run = gym_stamp(build).args(["-v", "sh", "-c", "kill -0 $$; exit 3"]).fd(2, log);
+    run.limit(Resource::RLIMIT_FSIZE, 0, 0).run().exits(3).prints("");
 }
 
 #[apply(every_build)]

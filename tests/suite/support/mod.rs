@@ -36,5 +36,6 @@ pub(crate) use builds::{builds, every_build, freestanding_builds, native_builds}
 pub use clock::now_ns;
 pub use probe::{Seen, expect_time_of, probe_program};
 pub use run::{
-    Bytes, Ended, Run, Running, Terminal, bare_exec, command, gym_stamp, without_reader, write_file,
+    Bytes, Ended, Run, Running, Terminal, bare_exec, command, full_pipe, gym_stamp, without_reader,
+    write_file,
 };

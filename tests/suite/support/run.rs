@@ -861,6 +861,17 @@ pub fn without_reader() -> OwnedFd {
     writer
 }
 
+/// A pipe that no byte more fits into, and the end that could be read.
+pub fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = nix::unistd::pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let mut pipe = File::from(writer);
+    while pipe.write(&[b'x'; 4096]).is_ok() {}
+    while pipe.write(b"x").is_ok() {}
+    fcntl(&pipe, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, pipe.into())
+}
+
 /// A pseudo-terminal for [`Run::on_terminal`].
 pub struct Terminal {
     master: File,
