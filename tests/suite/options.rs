@@ -1,8 +1,11 @@
 //! The command line: what is an option, what is the command's, and what is said of a wrong one.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Read;
+use std::time::Duration;
 
 use macro_rules_attribute::apply;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::support::{
     Build, Run, every_build, expect_time_of, full_pipe, gym_stamp, native_builds, without_reader,
@@ -237,4 +240,28 @@ fn an_error_nobody_can_read_keeps_its_status(build: Build) {
     gym_stamp(build).arg("--kep").fd(2, without_reader()).run().exits(125).prints("");
     let (_reader, full) = full_pipe();
     gym_stamp(build).arg("--kep").fd(2, full).run().exits(125).prints("");
+}
+
+#[apply(every_build)]
+fn an_error_waits_a_moment_for_a_reader(build: Build) {
+    let (reader, full) = full_pipe();
+    let run = gym_stamp(build).arg("--kep").fd(2, full);
+    let running = run.deadline(Duration::from_secs(20)).spawn();
+    // It waits, or it has ended without having waited.
+    let stat = format!("/proc/{}/stat", running.pid());
+    running.wait_until(|| {
+        let stat = fs::read_to_string(&stat).unwrap();
+        stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S") || rest.starts_with(" Z"))
+    });
+    fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let mut reader = File::from(reader);
+    let mut said = Vec::new();
+    running.wait_until(|| {
+        // It ends with "would block".
+        let _ = reader.read_to_end(&mut said);
+        said.ends_with(b"\n")
+    });
+    running.wait().exits(125).prints("");
+    let words = said.iter().position(|&byte| byte != b'x').unwrap();
+    assert!(said[words..].starts_with(b"gym-stamp: "));
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use gym_stamp::contract::{SETUP_DONE_NS, SPAWN_NS};
 use macro_rules_attribute::apply;
 use nix::errno::Errno;
-use nix::sys::resource::Resource;
+use nix::sys::resource::{RLIM_INFINITY, Resource};
+use nix::sys::signal::Signal;
 
 use crate::support::{
     Build, Ended, Run, Running, Terminal, every_build, expect_time_of, full_pipe, gym_stamp,
@@ -349,7 +350,6 @@ fn verbose_with_stderr_a_broken_pipe(build: Build) {
 
 #[apply(native_builds)] // qemu handles SIGPIPE, and exec makes that the default
 fn verbose_with_stderr_a_broken_pipe_and_sigpipe_ignored(build: Build) {
-    use nix::sys::signal::Signal;
     loses_only_the_words(build, |run| run.ignored(Signal::SIGPIPE).fd(2, without_reader()));
 }
 
@@ -395,8 +395,17 @@ fn verbose_with_stderr_a_socket_that_nobody_reads(build: Build) {
 #[apply(every_build)]
 fn verbose_with_stderr_a_file_as_large_as_it_may_be(build: Build) {
     let log = tempfile::tempfile().unwrap();
-    let run = gym_stamp(build).args(["-v", "sh", "-c", "kill -0 $$; exit 3"]).fd(2, log);
-    run.limit(Resource::RLIMIT_FSIZE, 0, 0).run().exits(3).prints("");
+    let set_up = |run: Run| {
+        run.fd(2, log.try_clone().unwrap()).limit(Resource::RLIMIT_FSIZE, 0, RLIM_INFINITY)
+    };
+    loses_only_the_words(build, set_up);
+    loses_only_the_words(build, |run| set_up(run).blocked(nix::libc::SIGXFSZ));
+    loses_only_the_words(build, |run| set_up(run).pending(nix::libc::SIGXFSZ));
+    // Pending for the thread, as the one that the write raises is.
+    loses_only_the_words(build, |run| {
+        let run = set_up(run).blocked(nix::libc::SIGXFSZ);
+        run.before_exec(|| Ok(nix::sys::signal::raise(Signal::SIGXFSZ)?))
+    });
 }
 
 #[apply(every_build)]
