@@ -7,7 +7,7 @@ use crate::fail::Failure;
 use crate::script::{Head, Program};
 use crate::search::DEFAULT_PATH;
 use crate::sys::{self, File};
-use crate::zstr::{Full, ZStr, holds};
+use crate::zstr::{Full, ZStr, holds, until};
 
 /// Many times what any tool writes into `pyvenv.cfg`.
 const CONFIG_ROOM: usize = 64 * 1024;
@@ -82,8 +82,7 @@ impl<'a> Venv<'a> {
             return true;
         }
         let Some(bin) = parent(python) else { return false };
-        let Some(folder) = parent(bin) else { return false };
-        !self.owns(bin) && PathRoom::new().join(&[folder, b"/pyvenv.cfg"]).is_ok_and(sys::exists)
+        !self.owns(bin) && PathRoom::new().join(&[bin, b"/../pyvenv.cfg"]).is_ok_and(sys::exists)
     }
 
     /// Whether `bin` is this venv's, by whatever name it is reached.
@@ -143,13 +142,14 @@ fn absolute<'a>(mut folder: &'a [u8], arena: &mut Arena<'a>) -> Result<&'a [u8]>
     arena.concat(&[current, slash, folder]).map(ZStr::bytes)
 }
 
-/// The prompt that `pyvenv.cfg` sets: what uv writes is the prompt, what CPython and virtualenv
-/// write is its `repr`.
+/// The prompt that `pyvenv.cfg` sets: what uv writes is the prompt itself, what CPython writes
+/// is its `repr`, virtualenv's has quotes around it and no escapes.
 fn prompt<'a>(config: &'a [u8], arena: &mut Arena<'a>) -> Option<&'a [u8]> {
     let value = |name: &[u8]| {
         config.split(|&byte| byte == b'\n').find_map(|line| {
-            let value = line.trim_ascii_start().strip_prefix(name)?.trim_ascii_start();
-            Some(value.strip_prefix(b"=")?.trim_ascii())
+            let key = until(b'=', line);
+            let value = line.get(key.len().wrapping_add(1)..)?;
+            if key.trim_ascii() == name { Some(value.trim_ascii()) } else { None }
         })
     };
     let prompt = value(b"prompt").filter(|prompt| !prompt.is_empty())?;
@@ -157,6 +157,9 @@ fn prompt<'a>(config: &'a [u8], arena: &mut Arena<'a>) -> Option<&'a [u8]> {
         [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] if value(b"uv").is_none() => inner,
         _ => return Some(prompt),
     };
+    if value(b"virtualenv").is_some() {
+        return Some(literal);
+    }
     unescape(literal, arena.bytes(literal.len()).ok()?)
 }
 
@@ -170,31 +173,22 @@ fn unescape<'a>(literal: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
         Some(())
     };
     while let Some(byte) = from.next() {
-        if byte != b'\\' {
+        let (digits, byte) = match byte {
+            b'\\' => match from.next()? {
+                b'n' => (0, b'\n'),
+                b'r' => (0, b'\r'),
+                b't' => (0, b'\t'),
+                b'x' => (2, 0),
+                b'u' => (4, 0),
+                b'U' => (8, 0),
+                byte => (0, byte),
+            },
+            byte => (0, byte),
+        };
+        if digits == 0 {
             put(byte)?;
             continue;
         }
-        let digits = match from.next()? {
-            b'n' => {
-                put(b'\n')?;
-                continue;
-            }
-            b'r' => {
-                put(b'\r')?;
-                continue;
-            }
-            b't' => {
-                put(b'\t')?;
-                continue;
-            }
-            b'x' => 2,
-            b'u' => 4,
-            b'U' => 8,
-            byte => {
-                put(byte)?;
-                continue;
-            }
-        };
         let mut code = 0_u32;
         for _ in 0..digits {
             let digit = char::from(from.next()?).to_digit(16)?;
@@ -217,7 +211,7 @@ fn unescape<'a>(literal: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
 /// ```
 ///
 /// `None` for anything else, such as the header of a relocatable script, which finds its Python.
-fn shell_header<'a>(line: &[u8], arena: &mut Arena<'a>) -> Option<(&'a [u8], &'a [u8])> {
+fn shell_header<'h, 'a: 'h>(line: &'h [u8], arena: &mut Arena<'a>) -> Option<(&'h [u8], &'h [u8])> {
     let command = line.strip_prefix(b"'''exec' ")?.strip_suffix(b" \"$0\" \"$@\"")?;
     let room = arena.bytes(command.len()).ok()?;
     let mut len = 0_usize;
@@ -245,8 +239,7 @@ fn shell_header<'a>(line: &[u8], arena: &mut Arena<'a>) -> Option<(&'a [u8], &'a
         *room.get_mut(len)? = literal;
         len = len.wrapping_add(1);
     }
-    let argument = arena.concat(&[rest.trim_ascii()]).ok()?.bytes();
-    Some((room.get(..len)?, argument))
+    Some((room.get(..len)?, rest.trim_ascii()))
 }
 
 fn is_python(name: &[u8]) -> bool {
