@@ -58,6 +58,10 @@ impl<'a> Venv<'a> {
         if !self.holds(path) || sys::executable(path).is_err() {
             return None;
         }
+        // Who links to a tool elsewhere wants it as it is there.
+        if sys::readlink(path, PathRoom::new().bytes()).is_ok_and(|target| holds(b'/', target)) {
+            return None;
+        }
         let head = Head::read(path).ok()?;
         let (python, argument) = match (head.shell_script_line(), head.program()) {
             (Some(line), _) => shell_header(line, arena)?,
