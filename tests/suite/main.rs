@@ -23,3 +23,5 @@ mod stamp;
 mod support;
 #[cfg(target_os = "linux")]
 mod transparency;
+#[cfg(target_os = "linux")]
+mod venv;
