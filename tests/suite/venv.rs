@@ -435,8 +435,14 @@ fn a_script_that_is_at_home_is_executed_by_the_kernel(build: Build) {
         assert_eq!(without.0 != 0, maker.breaks_its_scripts_in(place), "{without:?}");
         for tool in [script.as_os_str().as_bytes(), b"tell"] {
             let run = gym_stamp(build).options(["--venv"]).options([&*venv]);
-            let with = outcome(run.arg(tool).args(["x", "y z"]).run());
-            assert_eq!(with, without, "{maker:?} {place:?}");
+            let run = run.arg(tool).args(["x", "y z"]);
+            assert_eq!(outcome(run.clone().run()), without, "{maker:?} {place:?}");
+            // What is told is the same where Python is called in the kernel's place.
+            let told = run.options(["--verbose"]).run();
+            let running = format!("gym-stamp: running '{}'", script.display());
+            let heard = told.stderr_text();
+            let last = heard.lines().rfind(|line| line.starts_with("gym-stamp: running "));
+            assert_eq!(last, Some(&*running), "{told}");
         }
     }
 }
@@ -458,20 +464,29 @@ fn arguments_of_a_script_s_python_are_kept(build: Build) {
 
 #[apply(every_build)]
 fn pip_of_a_moved_venv_is_its_own(build: Build) {
-    for place in [Place::Plain, Place::Spaced] {
-        let folder = made_once("with-pip", &(Maker::Virtualenv.recipe(), place.name()), |folder| {
-            let before = folder.join("before").join(place.name());
-            let mut virtualenv = Command::new(makers().join("virtualenv"));
-            succeed(virtualenv.args(["--quiet", "--no-download"]).arg(&before));
+    let with_pip = |place: Place| {
+        let mut venv = Command::new(program("python3", "python3-venv"));
+        let mut virtualenv = Command::new(makers().join("virtualenv"));
+        venv.args(["-m", "venv"]);
+        virtualenv.args(["--quiet", "--no-download"]);
+        made_once("with-pip", &(makers(), place.name()), |folder| {
+            for (name, mut make) in [("venv", venv), ("virtualenv", virtualenv)] {
+                succeed(make.arg(folder.join("before").join(name).join(place.name())));
+            }
             fs::rename(folder.join("before"), folder.join("moved")).unwrap();
-        });
-        let venv = folder.join("moved").join(place.name());
-        for pip in ["pip", "pip3"] {
-            let run = gym_stamp(build).options(["--venv"]).options([&*venv]);
-            let ended = run.args([pip, "-V"]).run().exits(0).says_nothing();
-            let text = ended.stdout_text();
-            assert!(text.contains(&format!(" from {}/lib/", venv.display())), "{ended}");
-        }
+        })
+    };
+    for (maker, place) in [
+        ("venv", Place::Plain),
+        ("venv", Place::Spaced),
+        ("virtualenv", Place::Plain),
+        ("virtualenv", Place::Expanding),
+    ] {
+        let venv = with_pip(place).join("moved").join(maker).join(place.name());
+        let run = gym_stamp(build).options(["--venv"]).options([&*venv]);
+        let ended = run.args(["pip", "-V"]).run().exits(0).says_nothing();
+        let text = ended.stdout_text();
+        assert!(text.contains(&format!(" from {}/lib/", venv.display())), "{ended}");
     }
 }
 
@@ -481,7 +496,7 @@ fn scripts_by_any_path(build: Build) {
         for state in ["moved", "home"] {
             let place = Place::Spaced;
             let venv = maker.venv(place).join(state).join(place.name());
-            tells_of(gym_stamp(build), &venv, &venv.join("bin/tell"));
+            tells_of(gym_stamp(build), &venv, venv.join("bin/tell"));
             tells_of(gym_stamp(build).cwd(&venv), &venv, "./bin/tell");
             tells_of(gym_stamp(build).cwd(&venv), &venv, "bin/tell");
             tells_of(gym_stamp(build).cwd(venv.join("bin")), &venv, "./tell");
