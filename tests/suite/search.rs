@@ -1,9 +1,9 @@
 //! Which file a command turns out to be, how it is run, and what is said where it cannot be: every
 //! errno that `execve` has for a path, and every form of program.
 //!
-//! All rows run as nobody: root is denied next to nothing. Three errors cannot be had from a machine's
-//! own files: `ESTALE` and `ETIMEDOUT` are a network filesystem's, and for the device that `ENODEV`
-//! might be about, `execve` says `EACCES`, as for all that is no regular file.
+//! All rows run as nobody: root is denied next to nothing. Three errors cannot be had from a
+//! machine's own files: `ESTALE` and `ETIMEDOUT` are a network filesystem's, and for the device that
+//! `ENODEV` might be about, `execve` says `EACCES`, as for all that is no regular file.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, Permissions};
