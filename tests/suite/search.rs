@@ -470,6 +470,9 @@ fn interpreters_that_fail(build: Build) {
         .command(["./a/tool"])
         .fails(127, &format!("'./a/tool' runs under '/nope', {missing}"))
         .like(&EVERYONE);
+    row("missing, in a script that we may not read", "#!/nope\n")
+        .mode("a/tool", 0o111)
+        .fails(127, "'a/tool': what it runs under: no such file or directory");
     row("not where it starts from", "#!inner\n")
         .fails(127, &format!("'a/tool' runs under 'inner', {missing}"));
     row("its folder is a file", "#!a/inner/x\n")
