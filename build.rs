@@ -19,7 +19,7 @@ fn main() {
     }
     println!("cargo::rustc-cfg=freestanding");
     let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    let script = format!("-Wl,-T,{folder}/src/shim/link.ld");
+    let script = format!("-T{folder}/src/shim/link.ld");
     for flag in [
         // `_start` is ours (src/shim/arch), and no libc is behind it.
         "-nostartfiles",

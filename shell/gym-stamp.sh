@@ -76,7 +76,7 @@ gym_stamp_activate() {
     gym_stamp_set
 }
 
-# Stamps with the first clock that answers. Never fails.
+# Stamps with the first clock that answers. Fails only where the variable is readonly.
 gym_stamp_set() {
     if gym_stamp_from_shell ||
         gym_stamp_from_binary ||

@@ -1,8 +1,9 @@
 //! What the user typed, parsed once into what is to be done.
 
+use crate::bytes::until;
 use crate::fail::Failure;
 use crate::options::{Name, OPTIONS, Spec};
-use crate::zstr::{Vector, ZStr, until};
+use crate::zstr::{Vector, ZStr};
 
 /// What is to be done.
 pub enum Request<'a> {

@@ -22,10 +22,10 @@ macro_rules! errnos {
 }
 
 errnos! {
-    EINTR EINVAL ENODEV ENOEXEC ENOTSUP ERANGE ESTALE ETIMEDOUT;
-    E2BIG "argument list and environment too long"
+    EINTR EINVAL ENODEV ENOEXEC ENOSYS ENOTSUP ERANGE ESTALE ETIMEDOUT;
+    E2BIG "arguments and environment too long"
     EACCES "permission denied"
-    EAGAIN "the user has too many processes"
+    EAGAIN "resource temporarily unavailable"
     EIO "input/output error"
     ELOOP "too many levels of symbolic links"
     ENAMETOOLONG "file name too long"
@@ -70,6 +70,7 @@ mod number {
     pub const ENOSPC: i32 = 28;
     pub const ERANGE: i32 = 34;
     pub const ENAMETOOLONG: i32 = 36;
+    pub const ENOSYS: i32 = 38;
     pub const ELOOP: i32 = 40;
     pub const ENOTSUP: i32 = 95;
     pub const ETIMEDOUT: i32 = 110;

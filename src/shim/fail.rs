@@ -41,11 +41,7 @@ impl Failure {
 /// What is wrong with the shim's own arguments.
 impl Failure {
     pub fn no_command() -> Self {
-        Self::own(
-            "there is no COMMAND to run: gym-stamp [OPTION]... [--] COMMAND [ARG]...",
-            b"",
-            Errno::NONE,
-        )
+        Self::own("there is no COMMAND to run: see gym-stamp --help", b"", Errno::NONE)
     }
 
     pub fn unknown_option(given: &[u8], nearest: &Spec) -> Self {
@@ -68,7 +64,7 @@ impl Failure {
     }
 
     pub fn now_goes_alone() -> Self {
-        Self::own("--now goes alone, without COMMAND or another option", b"", Errno::NONE)
+        Self::own("--now goes alone, without COMMAND or option", b"", Errno::NONE)
     }
 }
 

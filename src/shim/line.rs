@@ -1,5 +1,7 @@
 //! What the shim says, a line at a time, and how it says it without risk to the server.
 
+use core::slice;
+
 use crate::contract::Decimal;
 use crate::errno::Errno;
 use crate::sys::{self, Signals};
@@ -39,20 +41,20 @@ impl Sentence<'_> {
         if !sys::writable(STDERR, patience_ms) {
             return;
         }
-        let Ok(mask) = Signals::block_all() else { return };
-        if let Ok(before) = Signals::pending_from_writing() {
-            // Between the look and the write somebody else may have filled the pipe. A file is
-            // never full in that way, but may not take a write that does not wait; nor may an old
-            // kernel, or a sandbox.
-            let refused = |errno| errno != Errno::EAGAIN;
-            if sys::seekable(STDERR)
-                || sys::write_nowait(STDERR, line.as_bytes()).is_err_and(refused)
-            {
-                let _ = sys::write(STDERR, line.as_bytes());
+        let Ok(held) = Signals::hold_from_writing() else { return };
+        // A file is never full, but may not take a write that does not wait.
+        if sys::seekable(STDERR) {
+            let _ = sys::write(STDERR, line.as_bytes());
+        } else if sys::write_nowait(STDERR, line.as_bytes()).is_err_and(|e| e != Errno::EAGAIN) {
+            // A terminal takes no such write either, nor do old kernels and sandboxes; and where
+            // there is room for less than the line, a whole one waits. So they get it in bytes.
+            for byte in line.as_bytes() {
+                if sys::writable(STDERR, 0) {
+                    let _ = sys::write(STDERR, slice::from_ref(byte));
+                }
             }
-            Signals::take_back_since(before);
         }
-        let _ = mask.set_mask();
+        held.release();
     }
 }
 
@@ -89,10 +91,14 @@ impl Line {
         }
     }
 
-    /// `text` with its control characters escaped: a line stays a line.
+    /// `text` with its control characters escaped: a line stays a line, and a terminal as it is.
     fn text(&mut self, text: &[u8]) {
+        let mut before = 0;
         for &byte in text {
-            if byte.is_ascii_control() {
+            // In UTF-8 the controls beyond ASCII are 0xc2 and one of these.
+            let control = byte.is_ascii_control() || (before == 0xc2 && byte < 0xa0);
+            before = byte;
+            if control {
                 self.byte(b'\\');
                 match byte {
                     b'\n' => self.byte(b'n'),

@@ -14,6 +14,7 @@
 mod arch;
 mod arena;
 mod args;
+mod bytes;
 #[allow(dead_code, reason = "the shim speaks of some of the variables only")]
 #[path = "../contract.rs"]
 mod contract;
@@ -22,6 +23,7 @@ mod explain;
 mod fail;
 mod line;
 mod options;
+mod pyvenv;
 #[cfg(freestanding)]
 mod rt;
 mod script;

@@ -30,23 +30,20 @@ pub struct Spec {
 pub const TABLE: [(Spec, &[&str]); 7] = [
     (
         flag(Name::Spawn, None, "--spawn"),
-        &[
-            "stamp the start of the launch instead, unless it is",
-            "stamped already: NEMO_GYM_STARTUP_SPAWN_NS",
-        ],
+        &["stamp the launch's start instead, unless it is set:", "NEMO_GYM_STARTUP_SPAWN_NS"],
     ),
-    (flag(Name::Keep, None, "--keep"), &["leave a valid stamp that is already there"]),
+    (flag(Name::Keep, None, "--keep"), &["leave a valid stamp that is there"]),
     (
         Spec { value: Some("DIR"), ..flag(Name::Venv, None, "--venv") },
         &["activate the Python venv DIR, without a shell"],
     ),
-    (flag(Name::Now, None, "--now"), &["print the time in nanoseconds since 1970, and exit"]),
+    (flag(Name::Now, None, "--now"), &["print the time in ns since 1970"]),
     (
         flag(Name::Verbose, Some(b'v'), "--verbose"),
         &["say on stderr what is stamped and what is run"],
     ),
-    (flag(Name::Help, Some(b'h'), "--help"), &["print this help, and exit"]),
-    (flag(Name::Version, Some(b'V'), "--version"), &["print the version, and exit"]),
+    (flag(Name::Help, Some(b'h'), "--help"), &["print this help"]),
+    (flag(Name::Version, Some(b'V'), "--version"), &["print the version"]),
 ];
 
 /// The options alone.
@@ -65,14 +62,14 @@ Usage: gym-stamp [OPTION]... [--] COMMAND [ARG]...
 
 Writes the time into the environment, then becomes COMMAND: the same process,
 nothing else changed. Put before a server's command, it marks where setup ends
-and the server begins, for whoever wants to know which of them took so long.
+and the server begins, so that each can be timed.
 
 ";
 
 const AFTER_OPTIONS: &str = "
 The stamp is NEMO_GYM_STARTUP_SETUP_DONE_NS, wall-clock ns since 1970. If it
-cannot be set, COMMAND runs all the same. Exit status: COMMAND's own; 125 an
-error of gym-stamp's, 126 COMMAND cannot be executed, 127 it is not found.
+cannot be set, COMMAND runs all the same. Exit status: COMMAND's own, or 125 an
+error of gym-stamp's, 126 COMMAND cannot be executed, 127 not found.
 
 The end of a launch script:  exec gym-stamp --venv .venv uvicorn app:app
 ";

@@ -7,14 +7,14 @@ use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::stat::{Mode, stat};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, faccessat};
 
 use crate::Process;
 use crate::arena::Arena;
@@ -149,44 +149,43 @@ pub fn writable(fd: i32, ms: u16) -> bool {
     ready == Ok(1) && polled.revents() == Some(PollFlags::POLLOUT)
 }
 
-/// A set of signals.
-#[derive(Clone, Copy)]
-pub struct Signals(SigSet);
+/// The signals that a write raises against its writer, held back.
+pub struct Signals {
+    /// Those that were not blocked before.
+    blocked: SigSet,
+    /// Those that were pending before.
+    pending: SigSet,
+}
 
 impl Signals {
-    /// Blocks every signal and returns the mask as it was.
-    pub fn block_all() -> Result<Self> {
-        Self(SigSet::all()).set_mask()
+    const FROM_WRITING: [Signal; 3] = [Signal::SIGPIPE, Signal::SIGTTOU, Signal::SIGXFSZ];
+
+    /// Blocks them. With SIGTTOU blocked, a terminal takes words from the background too.
+    pub fn hold_from_writing() -> Result<Self> {
+        let from_writing = SigSet::from_iter(Self::FROM_WRITING);
+        // The mask is not put back as a whole: C libraries leave their own signals out of it.
+        let before = from_writing.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let blocked = Self::FROM_WRITING.into_iter().filter(|&signal| !before.contains(signal));
+        Ok(Self { blocked: blocked.collect(), pending: Self::pending() })
     }
 
-    /// Makes these the blocked signals and returns those that were.
-    pub fn set_mask(self) -> Result<Self> {
-        Ok(Self(self.0.thread_swap_mask(SigmaskHow::SIG_SETMASK)?))
-    }
-
-    /// Of the signals that a write raises against its writer, those that wait to be delivered.
-    pub fn pending_from_writing() -> Result<Self> {
-        let mut pending = SigSet::empty();
-        let mut raised = *pending.as_ref();
-        // SAFETY: the kernel writes a signal set.
-        nix::Error::result(unsafe { libc::sigpending(&raw mut raised) })?;
-        // SAFETY: the set was made by `SigSet::empty` and filled by the kernel.
-        let all = unsafe { SigSet::from_sigset_t_unchecked(raised) };
-        for signal in [Signal::SIGPIPE, Signal::SIGXFSZ] {
-            if all.contains(signal) {
-                pending.add(signal);
-            }
-        }
-        Ok(Self(pending))
-    }
-
-    /// Takes back the pending signals that a write has raised and that were not in `before`.
-    pub fn take_back_since(before: Self) {
-        let Ok(Self(after)) = Self::pending_from_writing() else { return };
-        for signal in after.iter().filter(|&signal| !before.0.contains(signal)) {
+    /// Takes back those that were raised meanwhile, and unblocks what was not blocked before.
+    pub fn release(self) {
+        for signal in Self::pending().iter().filter(|&signal| !self.pending.contains(signal)) {
             // The signal is pending and blocked: this does not wait.
             let _ = SigSet::from(signal).wait();
         }
+        let _ = self.blocked.thread_unblock();
+    }
+
+    /// Those of them that wait to be delivered; none where the kernel does not say.
+    fn pending() -> SigSet {
+        let mut pending = *SigSet::empty().as_ref();
+        // SAFETY: the kernel writes a signal set.
+        unsafe { libc::sigpending(&raw mut pending) };
+        // SAFETY: the set was made by `SigSet::empty`, and filled by the kernel if by anybody.
+        let pending = unsafe { SigSet::from_sigset_t_unchecked(pending) };
+        Self::FROM_WRITING.into_iter().filter(|&signal| pending.contains(signal)).collect()
     }
 }
 
@@ -216,12 +215,12 @@ impl File {
 
 /// Whether there is something at `path`, links followed.
 pub fn exists(path: ZStr) -> bool {
-    access(path_of(path), AccessFlags::F_OK).is_ok()
+    faccessat(AT_FDCWD, path_of(path), AccessFlags::F_OK, AtFlags::AT_EACCESS).is_ok()
 }
 
 /// Whether the file at `path` may be executed.
 pub fn executable(path: ZStr) -> Result<()> {
-    Ok(access(path_of(path), AccessFlags::X_OK)?)
+    Ok(faccessat(AT_FDCWD, path_of(path), AccessFlags::X_OK, AtFlags::AT_EACCESS)?)
 }
 
 /// What a file is.

@@ -1,8 +1,10 @@
 //! What kind of program a file is, told from its first bytes as the kernel does.
 
+use crate::arena::Arena;
+use crate::bytes::{base_name, holds, until};
 use crate::errno::Result;
 use crate::sys::{self, File};
-use crate::zstr::{ZStr, holds, until};
+use crate::zstr::ZStr;
 
 /// The first bytes of a file.
 pub struct Head {
@@ -46,10 +48,18 @@ impl Head {
         self.bytes.get(..self.len).unwrap_or(&self.bytes)
     }
 
-    /// The second line, if the first is `#!/bin/sh`.
-    pub fn shell_script_line(&self) -> Option<&[u8]> {
-        let rest = self.as_bytes().strip_prefix(b"#!/bin/sh\n")?;
-        Some(until(b'\n', rest))
+    /// The Python that an installer's script names, and what it passes to it.
+    pub fn python<'h, 'a: 'h>(&'h self, arena: &mut Arena<'a>) -> Option<(&'h [u8], &'h [u8])> {
+        let (interpreter, argument) = match self.as_bytes().strip_prefix(b"#!/bin/sh\n") {
+            Some(rest) => shell_header(until(b'\n', rest), arena)?,
+            None => match self.program() {
+                Program::Script { interpreter, argument } => (interpreter, argument),
+                _ => return None,
+            },
+        };
+        let name = base_name(interpreter);
+        let python = name.starts_with(b"python") || name.starts_with(b"pypy");
+        python.then_some((interpreter, argument))
     }
 
     pub fn program(&self) -> Program<'_> {
@@ -86,6 +96,46 @@ fn script(rest: &[u8]) -> Program<'_> {
         let argument = line.get(end..).unwrap_or_default().trim_ascii();
         Program::Script { interpreter, argument }
     }
+}
+
+/// Python and its argument in the second line of a header for paths that a `#!` line cannot hold:
+///
+/// ```sh
+/// #!/bin/sh
+/// '''exec' "/path with a space/bin/python" "$0" "$@"
+/// ' '''
+/// ```
+///
+/// `None` for anything else, such as the header of a relocatable script, which finds its Python.
+fn shell_header<'h, 'a: 'h>(line: &'h [u8], arena: &mut Arena<'a>) -> Option<(&'h [u8], &'h [u8])> {
+    let command = line.strip_prefix(b"'''exec' ")?.strip_suffix(b" \"$0\" \"$@\"")?;
+    let room = arena.bytes(command.len()).ok()?;
+    let mut len = 0_usize;
+    let mut quote = None;
+    let mut from = command.iter().copied();
+    let mut rest: &[u8] = b"";
+    while let Some(byte) = from.next() {
+        let literal = match (quote, byte) {
+            (None, b'\'' | b'"') => {
+                quote = Some(byte);
+                continue;
+            }
+            (Some(mark), _) if mark == byte => {
+                quote = None;
+                continue;
+            }
+            (None, b' ') => {
+                rest = command.get(command.len().checked_sub(from.len())?..)?;
+                break;
+            }
+            (Some(b'"') | None, b'$' | b'`') => return None,
+            (Some(b'"') | None, b'\\') => from.next()?,
+            _ => byte,
+        };
+        *room.get_mut(len)? = literal;
+        len = len.wrapping_add(1);
+    }
+    Some((room.get(..len)?, rest.trim_ascii()))
 }
 
 /// The machine that an ELF file is for, if it is of this machine's byte order.

@@ -2,6 +2,7 @@
 
 use crate::Process;
 use crate::arena::PathRoom;
+use crate::bytes::holds;
 use crate::errno::Errno;
 use crate::explain;
 use crate::fail::Failure;
@@ -9,7 +10,7 @@ use crate::line::note;
 use crate::script::{Head, Program};
 use crate::sys;
 use crate::venv::Venv;
-use crate::zstr::{Undo, ZStr, holds};
+use crate::zstr::{Undo, ZStr};
 
 /// Where a command is looked for when the environment has no PATH.
 pub const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
@@ -34,16 +35,24 @@ enum Attempt {
     Over(Failure),
 }
 
+impl Attempt {
+    /// The failure it is where there is no other path to try.
+    #[inline(never)]
+    fn only_one(self, path: ZStr) -> Failure {
+        match self {
+            Self::Absent(errno) => explain::absent(path, errno),
+            Self::Denied => explain::denied(path),
+            Self::Over(failure) => failure,
+        }
+    }
+}
+
 impl<'a> Launch<'_, 'a> {
     /// Becomes COMMAND; returns only if that cannot be.
     pub fn run(mut self) -> Failure {
         let Some(command) = self.process.args.iter().next() else { return Failure::no_command() };
         if holds(b'/', command.bytes()) {
-            return match self.attempt(command) {
-                Attempt::Absent(errno) => explain::absent(command, errno),
-                Attempt::Denied => explain::denied(command),
-                Attempt::Over(failure) => failure,
-            };
+            return self.attempt(command).only_one(command);
         }
         self.search(command.bytes())
     }
@@ -135,7 +144,7 @@ impl<'a> Launch<'_, 'a> {
             }
         }
         let errno = self.execve(interpreter);
-        Failure::cannot_execute(interpreter.bytes(), errno)
+        self.judge(interpreter, errno).only_one(interpreter)
     }
 
     /// A stamp must not be what keeps a server from starting: where everything together is too

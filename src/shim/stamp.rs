@@ -4,7 +4,7 @@ use crate::Process;
 use crate::args::{Plan, Stamp};
 use crate::contract::{self, Decimal, Ignored, MainStart};
 use crate::errno::{Errno, Result};
-use crate::line::note;
+use crate::line::{Sentence, note};
 use crate::sys;
 use crate::zstr::{Full, Undo, Vector, ZStr};
 
@@ -55,7 +55,8 @@ pub fn explain(stamp: Stamp, outcome: &Outcome, env: &Vector) {
         Outcome::Stamped(_) => note("stamped $=$", name.as_bytes(), value),
         Outcome::Kept => note("kept $=$", name.as_bytes(), value),
         Outcome::Failed(errno) => {
-            note("$ is not stamped: $", name.as_bytes(), errno.words().unwrap_or_default());
+            let names = [name.as_bytes(), b""];
+            Sentence { text: "$ is not stamped: ~", names, errno: *errno }.say(0);
         }
     }
 

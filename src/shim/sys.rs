@@ -128,57 +128,40 @@ pub fn writable(fd: i32, ms: u16) -> bool {
     }
     const POLLOUT: i16 = 4;
     let mut poll = PollFd { fd, events: POLLOUT, revents: 0 };
-    let timeout = [i64::from(ms / 1000), i64::from(ms % 1000) * 1_000_000];
+    let mut timeout = [i64::from(ms / 1000), i64::from(ms % 1000) * 1_000_000];
     let args =
-        [(&raw mut poll).expose_provenance(), 1, (&raw const timeout).expose_provenance(), 0, 0, 0];
+        [(&raw mut poll).expose_provenance(), 1, (&raw mut timeout).expose_provenance(), 0, 0, 0];
     // SAFETY: one `struct pollfd`, read and written; a `struct timespec`, read or written; no mask.
     let ready = check(unsafe { syscall6(nr::PPOLL, args) });
     ready == Ok(1) && poll.revents == POLLOUT
 }
 
-/// A set of signals, a bit each.
-#[derive(Clone, Copy)]
-pub struct Signals(u64);
+/// The signals that a write raises against its writer, held back.
+pub struct Signals {
+    /// Those that were not blocked before.
+    blocked: u64,
+    /// Those that were pending before.
+    pending: u64,
+}
 
 impl Signals {
     const SIZE: usize = size_of::<u64>();
     const SIGPIPE: u64 = 1 << (13 - 1);
+    const SIGTTOU: u64 = 1 << (22 - 1);
     const SIGXFSZ: u64 = 1 << (25 - 1);
+    const FROM_WRITING: u64 = Self::SIGPIPE | Self::SIGTTOU | Self::SIGXFSZ;
 
-    /// Blocks every signal and returns the mask as it was.
-    pub fn block_all() -> Result<Self> {
-        Self(u64::MAX).set_mask()
+    /// Blocks them. With SIGTTOU blocked, a terminal takes words from the background too.
+    pub fn hold_from_writing() -> Result<Self> {
+        const SIG_BLOCK: usize = 0;
+        let before = Self::change_mask(SIG_BLOCK, Self::FROM_WRITING)?;
+        Ok(Self { blocked: Self::FROM_WRITING & !before, pending: Self::pending() })
     }
 
-    /// Makes these the blocked signals and returns those that were.
-    pub fn set_mask(self) -> Result<Self> {
-        const SIG_SETMASK: usize = 2;
-        let mut old = 0_u64;
-        let args = [
-            SIG_SETMASK,
-            (&raw const self.0).expose_provenance(),
-            (&raw mut old).expose_provenance(),
-            Self::SIZE,
-            0,
-            0,
-        ];
-        // SAFETY: two signal sets of the size that is given, one read and one written.
-        check(unsafe { syscall6(nr::RT_SIGPROCMASK, args) }).map(|_| Self(old))
-    }
-
-    /// Of the signals that a write raises against its writer, those that wait to be delivered.
-    pub fn pending_from_writing() -> Result<Self> {
-        let mut pending = 0_u64;
-        let args = [(&raw mut pending).expose_provenance(), Self::SIZE, 0];
-        // SAFETY: the kernel writes a signal set of the size that is given.
-        check(unsafe { syscall3(nr::RT_SIGPENDING, args) })?;
-        Ok(Self(pending & (Self::SIGPIPE | Self::SIGXFSZ)))
-    }
-
-    /// Takes back the pending signals that a write has raised and that were not in `before`.
-    pub fn take_back_since(before: Self) {
-        let Ok(Self(after)) = Self::pending_from_writing() else { return };
-        let raised = after & !before.0;
+    /// Takes back those that were raised meanwhile, and unblocks what was not blocked before.
+    pub fn release(self) {
+        const SIG_UNBLOCK: usize = 1;
+        let raised = Self::pending() & !self.pending;
         let timeout = [0_i64; 2];
         let args = [
             (&raw const raised).expose_provenance(),
@@ -188,11 +171,37 @@ impl Signals {
             0,
             0,
         ];
-        for _ in 0..raised.count_ones() {
+        let mut rest = raised;
+        while rest != 0 {
             // SAFETY: a signal set of the size that is given and a `struct timespec`, both read;
             // the kernel may be asked to write no details.
             unsafe { syscall6(nr::RT_SIGTIMEDWAIT, args) };
+            rest &= rest.wrapping_sub(1);
         }
+        let _ = Self::change_mask(SIG_UNBLOCK, self.blocked);
+    }
+
+    fn change_mask(how: usize, set: u64) -> Result<u64> {
+        let mut old = 0_u64;
+        let args = [
+            how,
+            (&raw const set).expose_provenance(),
+            (&raw mut old).expose_provenance(),
+            Self::SIZE,
+            0,
+            0,
+        ];
+        // SAFETY: two signal sets of the size that is given, one read and one written.
+        check(unsafe { syscall6(nr::RT_SIGPROCMASK, args) }).map(|_| old)
+    }
+
+    /// Those of them that wait to be delivered; none where the kernel does not say.
+    fn pending() -> u64 {
+        let mut pending = 0_u64;
+        let args = [(&raw mut pending).expose_provenance(), Self::SIZE, 0];
+        // SAFETY: the kernel writes a signal set of the size that is given.
+        unsafe { syscall3(nr::RT_SIGPENDING, args) };
+        pending & Self::FROM_WRITING
     }
 }
 
@@ -246,10 +255,18 @@ pub fn executable(path: ZStr) -> Result<()> {
     access(path, X_OK)
 }
 
+/// As `execve` will see it, with the effective ids; where the kernel is too old, with the real ones.
 fn access(path: ZStr, mode: usize) -> Result<()> {
+    const AT_EACCESS: usize = 0x200;
+    let path = path.as_ptr().expose_provenance();
     // SAFETY: the kernel reads a NUL-terminated path.
-    check(unsafe { syscall3(nr::FACCESSAT, [AT_FDCWD, path.as_ptr().expose_provenance(), mode]) })
-        .map(drop)
+    let seen = check(unsafe { syscall6(nr::FACCESSAT2, [AT_FDCWD, path, mode, AT_EACCESS, 0, 0]) });
+    // A sandbox that has not heard of it refuses it.
+    if !matches!(seen, Err(Errno::ENOSYS | Errno::EPERM)) {
+        return seen.map(drop);
+    }
+    // SAFETY: the kernel reads a NUL-terminated path.
+    check(unsafe { syscall3(nr::FACCESSAT, [AT_FDCWD, path, mode]) }).map(drop)
 }
 
 /// What a file is.

@@ -1,13 +1,15 @@
-//! A Python venv: what activating it does to the environment, and its scripts.
+//! A Python venv: what activating it does to the environment, and which of its scripts are astray.
 
 use crate::Process;
 use crate::arena::{Arena, PathRoom};
+use crate::bytes::{base_name, holds, parent};
 use crate::errno::{Errno, Result};
 use crate::fail::Failure;
-use crate::script::{Head, Program};
+use crate::pyvenv;
+use crate::script::Head;
 use crate::search::DEFAULT_PATH;
 use crate::sys::{self, File};
-use crate::zstr::{Full, ZStr, holds, until};
+use crate::zstr::{Full, ZStr};
 
 /// Many times what any tool writes into `pyvenv.cfg`.
 const CONFIG_ROOM: usize = 64 * 1024;
@@ -46,7 +48,7 @@ impl<'a> Venv<'a> {
             .map_err(|errno| Failure::no_venv(folder, errno))?;
         let python = arena.concat(&[folder, b"/bin/python"]).map_err(Failure::no_room)?;
         sys::executable(python).map_err(|errno| Failure::no_python(python.bytes(), errno))?;
-        let prompt = prompt(config, arena).unwrap_or_else(|| base_name(folder));
+        let prompt = pyvenv::prompt(config, arena).unwrap_or_else(|| base_name(folder));
         export(folder, prompt, process).map_err(Failure::no_room)?;
         Ok(Self { folder, python })
     }
@@ -63,14 +65,8 @@ impl<'a> Venv<'a> {
             return None;
         }
         let head = Head::read(path).ok()?;
-        let (python, argument) = match (head.shell_script_line(), head.program()) {
-            (Some(line), _) => shell_header(line, arena)?,
-            (None, Program::Script { interpreter, argument }) => (interpreter, argument),
-            _ => return None,
-        };
-        if !is_python(base_name(python)) || !self.is_foreign(python) {
-            return None;
-        }
+        let (python, argument) =
+            head.python(arena).filter(|(python, _)| self.is_foreign(python))?;
         let argument =
             if argument.is_empty() { None } else { Some(arena.concat(&[argument]).ok()?) };
         Some(Stray { python: arena.concat(&[python]).ok()?.bytes(), argument })
@@ -144,117 +140,4 @@ fn absolute<'a>(mut folder: &'a [u8], arena: &mut Arena<'a>) -> Result<&'a [u8]>
         _ => (folder, b"/"),
     };
     arena.concat(&[current, slash, folder]).map(ZStr::bytes)
-}
-
-/// The prompt that `pyvenv.cfg` sets: what uv writes is the prompt itself, what CPython writes
-/// is its `repr`, virtualenv's has quotes around it and no escapes.
-fn prompt<'a>(config: &'a [u8], arena: &mut Arena<'a>) -> Option<&'a [u8]> {
-    let value = |name: &[u8]| {
-        config.split(|&byte| byte == b'\n').find_map(|line| {
-            let key = until(b'=', line);
-            let value = line.get(key.len().wrapping_add(1)..)?;
-            if key.trim_ascii() == name { Some(value.trim_ascii()) } else { None }
-        })
-    };
-    let prompt = value(b"prompt").filter(|prompt| !prompt.is_empty())?;
-    let literal = match prompt {
-        [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] if value(b"uv").is_none() => inner,
-        _ => return Some(prompt),
-    };
-    if value(b"virtualenv").is_some() {
-        return Some(literal);
-    }
-    unescape(literal, arena.bytes(literal.len()).ok()?)
-}
-
-/// Undoes the escapes of a Python string literal.
-fn unescape<'a>(literal: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
-    let mut from = literal.iter().copied();
-    let mut len = 0_usize;
-    let mut put = |byte: u8| -> Option<()> {
-        *room.get_mut(len)? = byte;
-        len = len.wrapping_add(1);
-        Some(())
-    };
-    while let Some(byte) = from.next() {
-        let (digits, byte) = match byte {
-            b'\\' => match from.next()? {
-                b'n' => (0, b'\n'),
-                b'r' => (0, b'\r'),
-                b't' => (0, b'\t'),
-                b'x' => (2, 0),
-                b'u' => (4, 0),
-                b'U' => (8, 0),
-                byte => (0, byte),
-            },
-            byte => (0, byte),
-        };
-        if digits == 0 {
-            put(byte)?;
-            continue;
-        }
-        let mut code = 0_u32;
-        for _ in 0..digits {
-            let digit = char::from(from.next()?).to_digit(16)?;
-            code = code.checked_mul(16)?.checked_add(digit)?;
-        }
-        let mut utf8 = [0; 4];
-        for byte in char::from_u32(code)?.encode_utf8(&mut utf8).bytes() {
-            put(byte)?;
-        }
-    }
-    room.get(..len)
-}
-
-/// Python and its argument in the second line of a header for paths that a `#!` line cannot hold:
-///
-/// ```sh
-/// #!/bin/sh
-/// '''exec' "/path with a space/bin/python" "$0" "$@"
-/// ' '''
-/// ```
-///
-/// `None` for anything else, such as the header of a relocatable script, which finds its Python.
-fn shell_header<'h, 'a: 'h>(line: &'h [u8], arena: &mut Arena<'a>) -> Option<(&'h [u8], &'h [u8])> {
-    let command = line.strip_prefix(b"'''exec' ")?.strip_suffix(b" \"$0\" \"$@\"")?;
-    let room = arena.bytes(command.len()).ok()?;
-    let mut len = 0_usize;
-    let mut quote = None;
-    let mut from = command.iter().copied();
-    let mut rest: &[u8] = b"";
-    while let Some(byte) = from.next() {
-        let literal = match (quote, byte) {
-            (None, b'\'' | b'"') => {
-                quote = Some(byte);
-                continue;
-            }
-            (Some(mark), _) if mark == byte => {
-                quote = None;
-                continue;
-            }
-            (None, b' ') => {
-                rest = command.get(command.len().checked_sub(from.len())?..)?;
-                break;
-            }
-            (Some(b'"') | None, b'$' | b'`') => return None,
-            (Some(b'"') | None, b'\\') => from.next()?,
-            _ => byte,
-        };
-        *room.get_mut(len)? = literal;
-        len = len.wrapping_add(1);
-    }
-    Some((room.get(..len)?, rest.trim_ascii()))
-}
-
-fn is_python(name: &[u8]) -> bool {
-    name.starts_with(b"python") || name.starts_with(b"pypy")
-}
-
-/// What comes before the last `/`: empty for a file of the root.
-fn parent(path: &[u8]) -> Option<&[u8]> {
-    path.iter().rposition(|&byte| byte == b'/').and_then(|slash| path.get(..slash))
-}
-
-fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }

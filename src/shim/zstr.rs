@@ -5,6 +5,8 @@ use core::ffi::CStr;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use crate::bytes::holds;
+
 /// A NUL-terminated string that nobody changes for `'a`: one pointer wide, so that an array of
 /// them is what the kernel calls a vector.
 #[derive(Clone, Copy)]
@@ -31,15 +33,15 @@ impl<'a> ZStr<'a> {
         unsafe { CStr::from_ptr(self.as_ptr().cast()) }.to_bytes()
     }
 
-    /// What follows `prefix`, if the string begins with it. `prefix` has no NUL.
+    /// What follows `prefix`, if the string begins with it; no string does with one that has a NUL.
     ///
     /// Reads no further than the first difference: an environment may hold strings of 128 KiB.
     pub fn strip_prefix(self, prefix: &[u8]) -> Option<Self> {
         let mut at = self.0;
         for &byte in prefix {
-            // SAFETY: every byte before `at` equalled one of `prefix`, none of which is NUL, so
-            // the string has not ended before `at`.
-            if unsafe { at.read() } != byte {
+            // SAFETY: every byte before `at` equalled one that is not NUL, so the string has not
+            // ended before `at`.
+            if byte == 0 || unsafe { at.read() } != byte {
                 return None;
             }
             // SAFETY: the byte at `at` is not the NUL, so the string goes on behind it.
@@ -192,14 +194,4 @@ impl<'a> Vector<'a> {
 
 fn value_of<'a>(entry: ZStr<'a>, name: &str) -> Option<ZStr<'a>> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
-}
-
-/// `bytes` before the first `end`, or all of them.
-pub fn until(end: u8, bytes: &[u8]) -> &[u8] {
-    bytes.split(|&byte| byte == end).next().unwrap_or_default()
-}
-
-/// Whether `byte` is among `bytes`.
-pub fn holds(byte: u8, bytes: &[u8]) -> bool {
-    until(byte, bytes).len() < bytes.len()
 }

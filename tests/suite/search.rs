@@ -259,11 +259,11 @@ fn too_long_for_the_kernel(build: Build) {
     row("E2BIG: by a name")
         .options(["--venv", "v"])
         .command(["tool"])
-        .fails(126, "'TMP/v/bin/tool' cannot be executed: argument list and environment too long");
+        .fails(126, "'TMP/v/bin/tool' cannot be executed: arguments and environment too long");
     row("E2BIG: by a path")
         .options(["--venv", "v"])
         .command(["v/bin/tool"])
-        .fails(126, "'v/bin/tool' cannot be executed: argument list and environment too long");
+        .fails(126, "'v/bin/tool' cannot be executed: arguments and environment too long");
     row("it fits").command(["v/bin/tool"]).runs("v/bin/tool|v/bin/tool");
 }
 

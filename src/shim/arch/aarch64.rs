@@ -36,10 +36,26 @@ pub mod nr {
     pub const MMAP: usize = 222;
     pub const PWRITEV2: usize = 287;
     pub const STATX: usize = 291;
+    pub const FACCESSAT2: usize = 439;
 }
 
 /// `e_machine` of the programs that this machine runs.
 pub const ELF_MACHINE: u16 = 183;
+
+/// `svc #0` with these operands. The kernel preserves every register but x0 and some of SVE's, which
+/// a build for a machine that has them may use.
+macro_rules! svc {
+    ($($operand:tt)*) => {
+        asm!(
+            "svc #0",
+            $($operand)*
+            out("p0") _, out("p1") _, out("p2") _, out("p3") _, out("p4") _, out("p5") _,
+            out("p6") _, out("p7") _, out("p8") _, out("p9") _, out("p10") _, out("p11") _,
+            out("p12") _, out("p13") _, out("p14") _, out("p15") _, out("ffr") _,
+            options(nostack),
+        )
+    };
+}
 
 /// Calls the kernel with up to three arguments; a value in `-4095..0` is an errno, negated.
 ///
@@ -50,18 +66,9 @@ pub const ELF_MACHINE: u16 = 183;
 pub unsafe fn syscall3(nr: usize, args: [usize; 3]) -> isize {
     let [a, b, c] = args;
     let result;
-    // SAFETY: `svc #0` takes the number in x8 and returns in x0, as declared, and preserves every
-    // other register and the stack. What it does to memory is the caller's promise.
-    unsafe {
-        asm!(
-            "svc #0",
-            in("x8") nr,
-            inlateout("x0") a => result,
-            in("x1") b,
-            in("x2") c,
-            options(nostack),
-        );
-    }
+    // SAFETY: the kernel takes the number in x8 and returns in x0, and leaves the stack alone. What
+    // it does to memory is the caller's promise.
+    unsafe { svc!(in("x8") nr, inlateout("x0") a => result, in("x1") b, in("x2") c,) };
     result
 }
 
@@ -75,8 +82,7 @@ pub unsafe fn syscall6(nr: usize, args: [usize; 6]) -> isize {
     let result;
     // SAFETY: the same registers as in `syscall3`, and three more that the kernel preserves.
     unsafe {
-        asm!(
-            "svc #0",
+        svc!(
             in("x8") nr,
             inlateout("x0") a => result,
             in("x1") b,
@@ -84,7 +90,6 @@ pub unsafe fn syscall6(nr: usize, args: [usize; 6]) -> isize {
             in("x3") d,
             in("x4") e,
             in("x5") f,
-            options(nostack),
         );
     }
     result

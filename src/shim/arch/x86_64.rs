@@ -36,6 +36,7 @@ pub mod nr {
     pub const PPOLL: usize = 271;
     pub const PWRITEV2: usize = 328;
     pub const STATX: usize = 332;
+    pub const FACCESSAT2: usize = 439;
 }
 
 /// `e_machine` of the programs that this machine runs.
