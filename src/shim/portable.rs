@@ -134,9 +134,12 @@ pub fn seekable(fd: i32) -> bool {
     unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) >= 0 }
 }
 
-/// There is no such write that every unix has.
-pub fn write_nowait(_: i32, _: &[u8]) -> Result<usize> {
-    Err(Errno::ENOTSUP)
+/// Writes once without waiting for whoever reads at the other end: `EAGAIN` if there is no room,
+/// another error if it is no socket, since no unix has such a write for everything.
+pub fn write_nowait(fd: i32, bytes: &[u8]) -> Result<usize> {
+    // SAFETY: the kernel reads `bytes`.
+    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
+    Ok(nix::Error::result(sent)?.unsigned_abs())
 }
 
 /// Whether a write to `fd` would go through now, or does within `ms`. A broken pipe would not.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gym_stamp::contract::{SETUP_DONE_NS, SPAWN_NS};
 use macro_rules_attribute::apply;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::resource::{RLIM_INFINITY, Resource};
 use nix::sys::signal::Signal;
 
@@ -310,7 +311,7 @@ fn verbose_is_heard_in_a_file(build: Build) {
     expect_words(&words);
 }
 
-#[apply(every_build)]
+#[apply(native_builds)] // qemu lacks pwritev2, and a socket has no room for a line in single bytes
 fn verbose_is_heard_at_a_socket(build: Build) {
     let (mut here, there) = UnixStream::pair().unwrap();
     verbose_into(build, there);
@@ -405,6 +406,56 @@ fn verbose_with_stderr_a_file_as_large_as_it_may_be(build: Build) {
     loses_only_the_words(build, |run| {
         let run = set_up(run).blocked(nix::libc::SIGXFSZ);
         run.before_exec(|| Ok(nix::sys::signal::raise(Signal::SIGXFSZ)?))
+    });
+}
+
+/// A terminal says that it can be written to as long as there is any room, and makes who writes
+/// more wait.
+#[apply(every_build)]
+fn verbose_with_stderr_a_nearly_full_terminal(build: Build) {
+    for room in [1, 40, 64, 100, 200] {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let capacity = fill_terminal(&terminal.slave, usize::MAX);
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        fill_terminal(&terminal.slave, capacity - room);
+        verbose_into(build, terminal.slave);
+    }
+}
+
+/// Writes `most` bytes to a terminal, or as many as go in, and says how many.
+fn fill_terminal(slave: &OwnedFd, most: usize) -> usize {
+    let flags = OFlag::from_bits_retain(fcntl(slave, FcntlArg::F_GETFL).unwrap());
+    fcntl(slave, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
+    let mut written = 0;
+    while written < most {
+        match nix::unistd::write(slave, &[b'x'; 64][..64.min(most - written)]) {
+            Ok(count) => written += count,
+            Err(_) => break,
+        }
+    }
+    fcntl(slave, FcntlArg::F_SETFL(flags)).unwrap();
+    written
+}
+
+/// The C library keeps two of them for itself, and out of the masks that it sets.
+#[apply(native_builds)] // qemu keeps two, too
+fn verbose_with_every_signal_blocked(build: Build) {
+    loses_only_the_words(build, |run| {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        run.fd(2, full).before_exec(|| {
+            let all = u64::MAX;
+            // SAFETY: a signal set of eight bytes, read; no old set is asked for.
+            let blocked = unsafe {
+                nix::libc::syscall(
+                    nix::libc::SYS_rt_sigprocmask,
+                    nix::libc::SIG_SETMASK,
+                    &raw const all,
+                    0,
+                    8,
+                )
+            };
+            Ok(nix::errno::Errno::result(blocked).map(drop)?)
+        })
     });
 }
 
