@@ -601,6 +601,23 @@ fn headers_that_a_moved_venv_leaves_behind(build: Build) {
     fits(&shell(&format!("'/{long}/bin/python'")), &[]);
 }
 
+#[apply(every_build)]
+fn a_python_that_cannot_run_a_script_left_behind(build: Build) {
+    // An ELF header that names no machine.
+    let alien = [b"\x7fELF\x02\x01\x01".to_vec(), vec![0; 57]].concat();
+    for (python, status, words) in [
+        (&b"#!/nope\n"[..], 127, "runs under '/nope', which is not there: correct its #! line"),
+        (&alien, 126, "is a program for other machines, not for this one"),
+        (b"\0", 126, "is neither a program nor a script"),
+    ] {
+        let run = with_venv(gym_stamp(build), "v").options(["--venv", "v"]);
+        let words = format!("gym-stamp: '{}/v/bin/python' {words}\n", run.folder().display());
+        let run = run.file("v/bin/python", 0o755, python);
+        let run = run.file("v/bin/tool", 0o755, "#!/nowhere/bin/python\n");
+        run.arg("tool").run().exits(status).prints("").says(words);
+    }
+}
+
 /// What [`with_venv`]'s Python calls itself.
 const PYTHON: &str = "the venv's Python";
 
