@@ -28,6 +28,7 @@ mod options;
 #[cfg(target_os = "linux")]
 mod report;
 #[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
 #[path = "../../tests/suite/support/toolbox.rs"]
 mod toolbox;
 

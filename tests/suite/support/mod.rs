@@ -37,5 +37,5 @@ pub use clock::now_ns;
 pub use probe::{Seen, expect_time_of, probe_program};
 pub use run::{
     Bytes, Ended, Run, Running, Terminal, bare_exec, command, full_pipe, gym_stamp, without_reader,
-    write_file,
 };
+pub use toolbox::write_file;

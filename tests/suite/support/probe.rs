@@ -6,7 +6,8 @@ use std::process::Command;
 
 use gym_stamp::contract::SETUP_DONE_NS;
 
-use super::run::{Ended, Run, list, write_file};
+use super::run::{Ended, Run, list};
+use super::toolbox::write_file;
 use super::toolbox::{made_once, program, succeed};
 
 /// The probe: a static program, so that it runs in any root and has no loader to alter a thing.

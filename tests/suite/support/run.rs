@@ -11,8 +11,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,14 +26,11 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::{Gid, Pid, Uid};
 use tempfile::TempDir;
 
-use super::toolbox::{made_once, program, succeed};
+use super::toolbox::{made_once, program, spawn, succeed, write_file};
 use super::{Build, now_ns};
 
 /// The PATH of every run that does not set its environment.
 pub const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
-
-/// Held for reading from fork to exec, and for writing while a file is written.
-static WRITES: RwLock<()> = RwLock::new(());
 
 /// Far longer than anything takes on a busy machine: what is still running then hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -73,17 +70,6 @@ impl<const N: usize> Bytes for &[u8; N] {
 
 fn all_bytes<T: Bytes>(words: impl IntoIterator<Item = T>) -> impl Iterator<Item = Vec<u8>> {
     words.into_iter().map(Bytes::into_bytes)
-}
-
-/// Writes a file that can be executed at once, with the folders above it.
-///
-/// Nothing that another test's thread has forked and not yet made another program can have it open
-/// for writing. The kernel would call it busy.
-pub fn write_file(path: &Path, mode: u32, content: &[u8]) {
-    let _nobody_forks = WRITES.write().unwrap_or_else(PoisonError::into_inner);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, content).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
 /// Runs `gym-stamp`; its arguments are the run's.
@@ -493,11 +479,7 @@ impl Run {
         // safe after fork.
         unsafe { command.pre_exec(arrange) };
         let started_ns = now_ns();
-        let child = {
-            let _nobody_writes = WRITES.read().unwrap_or_else(PoisonError::into_inner);
-            command.spawn()
-        };
-        let mut child = child?;
+        let mut child = spawn(&mut command)?;
         if let (Some(input), Some(mut pipe)) = (self.stdin.clone(), child.stdin.take()) {
             // Whoever does not read its input may end first.
             thread::spawn(move || drop(pipe.write_all(&input)));

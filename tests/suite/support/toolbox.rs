@@ -2,10 +2,16 @@
 //!
 //! Nothing is skipped: what is missing fails the test with the command that installs it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::{PoisonError, RwLock};
+
+/// Held for reading from fork to exec, and for writing while a file is written.
+static WRITES: RwLock<()> = RwLock::new(());
 
 /// The folder of things made once and kept between runs.
 pub fn tools() -> PathBuf {
@@ -67,9 +73,28 @@ pub fn python_venv(name: &str, requirements: &[&str]) -> PathBuf {
     })
 }
 
+/// Writes a file that can be executed at once, with the folders above it.
+///
+/// Nothing that another test's thread has forked and not yet made another program can have it open
+/// for writing. The kernel would call it busy.
+pub fn write_file(path: &Path, mode: u32, content: &[u8]) {
+    let _nobody_forks = WRITES.write().unwrap_or_else(PoisonError::into_inner);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Starts `command`, while no other test's thread has an executable open for writing.
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    let _nobody_writes = WRITES.read().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
 /// Runs `command` to its end, and fails the test with all it said unless its status is 0.
 pub fn succeed(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = spawn(command).and_then(Child::wait_with_output);
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(
         output.status.success(),
         "{command:?}: {}\n{}{}",
