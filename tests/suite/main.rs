@@ -7,4 +7,8 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod server_stamps;
+mod supervisor;
 mod support;
+mod timelines;
+mod traceparents;

@@ -1,3 +1,4 @@
 //! The small language that the tests are written in.
 
+pub mod records;
 pub mod toolbox;
