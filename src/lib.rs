@@ -14,5 +14,7 @@ pub mod contract;
 pub mod server;
 pub mod spans;
 pub mod supervisor;
+#[cfg(feature = "telemetry")]
+pub mod telemetry;
 pub mod timeline;
 pub mod traceparent;

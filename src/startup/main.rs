@@ -1,4 +1,18 @@
-//! Launches servers, watches them from outside, and shows where their startup time went.
+//! Launches servers, watches them from outside, shows where their startup time went, exports it.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod export;
+mod say;
+
+use std::process::ExitCode;
+
+use args::{Args, Command};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match args.command {
+        Command::Export(args) => export::export(&args),
+    }
+}
