@@ -149,9 +149,6 @@ impl<C: Clock, I: Ids> ServerStartupTimeline<C, I> {
     }
 
     /// What there is to report, the first time that there is any stage; nothing after that.
-    ///
-    /// A trace that its caller does not sample gets no spans, as with the OpenTelemetry SDKs'
-    /// default sampler.
     pub fn take_records(&mut self) -> Option<Records> {
         let enabled = self.0.as_mut()?;
         let stages = enabled.timeline.stages();
@@ -160,12 +157,7 @@ impl<C: Clock, I: Ids> ServerStartupTimeline<C, I> {
         }
         enabled.reported = true;
         let parent = enabled.parent.unwrap_or_default();
-        let sampled = parent.is_none_or(|parent| parent.flags.is_sampled());
-        let spans = if sampled {
-            spans::server_spans(&enabled.server, stages, parent, &mut enabled.ids)
-        } else {
-            Vec::new()
-        };
+        let spans = spans::server_spans(&enabled.server, stages, parent, &mut enabled.ids);
         Some(Records { spans, metrics: spans::server_metrics(&enabled.server, stages) })
     }
 

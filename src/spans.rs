@@ -54,9 +54,10 @@ pub struct SpanRecord {
     pub span_id: SpanId,
     /// The span above it; `None` for the root of a trace.
     pub parent_span_id: Option<SpanId>,
-    /// The trace's flags. Without [`TraceFlags::SAMPLED`] the caller whose trace this joins keeps
-    /// it from its own collector: such a span may be shown and written to a file, but is not
-    /// exported.
+    /// The trace's flags. A trace that begins here has [`TraceFlags::SAMPLED`]; one that is joined
+    /// has what its caller gave it. Without that flag the caller keeps the trace from its own
+    /// collector, so a span may be shown and written to a file, but is not exported: the rule of
+    /// the OpenTelemetry SDKs' default sampler.
     pub flags: TraceFlags,
     /// As the contract's table of spans has it.
     pub name: String,

@@ -310,9 +310,6 @@ impl<C: Clock, I: Ids> SupervisorStartup<C, I> {
     }
 
     /// The spans that were closed since this was last called.
-    ///
-    /// Whether they are [sampled](SpanRecord::flags) is up to the trace's caller: those that are
-    /// not may be shown and recorded, but not exported.
     pub fn take_spans(&mut self) -> Vec<SpanRecord> {
         std::mem::take(&mut self.closed)
     }

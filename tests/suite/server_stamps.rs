@@ -323,13 +323,14 @@ fn what_is_no_traceparent_leaves_the_server_a_trace_of_its_own(
 }
 
 #[test]
-fn a_trace_that_its_caller_does_not_sample_gets_metrics_but_no_spans() {
+fn the_spans_of_a_trace_that_its_caller_does_not_sample_say_so() {
     let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
     let env = env([(SPAWN_NS, "100"), (TRACEPARENT, traceparent)]);
     let (mut startup, _) = startup(main_process(), env);
     let records = startup.take_records().unwrap();
 
-    assert_eq!((records.spans.len(), records.metrics.len()), (0, 1));
+    assert!(records.spans.iter().all(|span| !span.flags.is_sampled()));
+    assert_eq!((records.spans.len(), records.metrics.len()), (2, 1));
 }
 
 #[test]
