@@ -7,6 +7,7 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+#[cfg(feature = "telemetry")]
 mod axum_example;
 mod server_stamps;
 mod supervisor;
