@@ -143,6 +143,7 @@ impl<C: Clock, I: Ids> ServerStartupTimeline<C, I> {
     /// worker.envs(startup.announce_serve());
     /// assert_eq!(worker.get_envs().count(), 1);
     /// ```
+    #[must_use = "a worker learns of it by this variable alone"]
     pub fn announce_serve(&self) -> Option<(&'static str, String)> {
         let now_ns = self.0.as_ref()?.timeline.now_ns();
         Some((contract::SERVE_NS, now_ns.to_string()))

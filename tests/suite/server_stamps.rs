@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use gym_stamp::contract::{SERVE_NS, SETUP_DONE_NS, SPAWN_NS, TRACEPARENT, read_ns};
 use gym_stamp::server::{ServerStartupTimeline, WORKER_ENV, is_worker};
-use gym_stamp::spans::{self, RandomIds, Records, ServerProcess, Sink};
+use gym_stamp::spans::{self, RandomIds, Records, ServerProcess};
 use gym_stamp::timeline::SystemClock;
 use gym_stamp::traceparent::TraceParentError;
 use proptest::prelude::*;
@@ -390,20 +391,17 @@ async fn a_server_whose_telemetry_is_off_serves_all_the_same() {
 
 #[tokio::test]
 async fn a_sink_that_hangs_holds_up_no_server() {
-    struct Hanging(std::sync::mpsc::Receiver<()>);
-    impl Sink for Hanging {
-        fn emit(&self, _: Records) {
-            let _ = self.0.recv();
-        }
-    }
-    let (_never, receiver) = std::sync::mpsc::channel();
+    let minute = Duration::from_secs(60);
+    let hanging = move |_: Records| std::thread::sleep(minute);
     let startup = ServerStartupTimeline::new("reward", None, true);
     let server = async {
         tokio::task::yield_now().await;
         7
     };
 
-    assert_eq!(startup.report_when_serving(server, Hanging(receiver)).await, 7);
+    let begun = Instant::now();
+    assert_eq!(startup.report_when_serving(server, hanging).await, 7);
+    assert!(begun.elapsed() < minute);
 }
 
 /// Python, answering for each line of hexadecimal what a server reads out of that variable.
