@@ -349,6 +349,11 @@ impl Variables<'_> {
                     .to_owned(),
             ));
         }
+        // A port that is no number up to 65535 is as if it were not there to `Authority`.
+        let port = parts.authority.as_ref().and_then(http::uri::Authority::port);
+        if port.is_none() && !authority.ends_with(']') && authority.contains(':') {
+            return Err(fault(format!("{authority} has no such port")));
+        }
         let given = parts.path_and_query.as_ref().map_or("/", |path| path.as_str());
         let path = match protocol {
             // The method's own name is the path.

@@ -11,6 +11,7 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioExecutor;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use tokio::task::JoinHandle;
 use tonic::codec::CompressionEncoding;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -26,11 +27,13 @@ use super::way_out::{Accepted, Doing, ExportError, chain, one_line};
 pub(super) struct GrpcClient {
     door: Door,
     connection: Option<SendRequest<tonic::body::Body>>,
+    /// How the connection ended, once it has.
+    end: Option<JoinHandle<hyper::Result<()>>>,
 }
 
 impl GrpcClient {
     pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { door: Door::new(endpoint, Http::Two), connection: None }
+        Self { door: Door::new(endpoint, Http::Two), connection: None, end: None }
     }
 
     /// Tells `progress` how far it comes from now on.
@@ -47,9 +50,9 @@ impl GrpcClient {
             Some(connection) if !connection.is_closed() => connection,
             _ => self.connect().await.map_err(ExportError::judged)?,
         };
-        connection.ready().await.map_err(|error| {
-            ExportError::Unreached { to: self.name(), cause: h2_words(&error) }.judged()
-        })?;
+        if let Err(error) = connection.ready().await {
+            return Err(self.lost(&error).await.judged());
+        }
         self.door.progress.set(Doing::Waiting);
         let channel = Channel(connection.clone());
         let origin = self.door.endpoint.uri.clone();
@@ -81,7 +84,10 @@ impl GrpcClient {
             }
         };
         match answer {
-            Err(status) => Err(self.judge(&status)),
+            Err(status) => Err(match status.source().and_then(find::<hyper::Error>) {
+                Some(error) => self.lost(error).await.judged(),
+                None => self.judge(&status),
+            }),
             Ok(partial) => {
                 self.connection = Some(connection);
                 match partial {
@@ -100,9 +106,23 @@ impl GrpcClient {
         let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
             .await
             .map_err(|error| ExportError::Unreached { to: self.name(), cause: h2_words(&error) })?;
-        // What ends it is told to whoever waits for an answer on it.
-        tokio::spawn(async move { drop(connection.await) });
+        self.end = Some(tokio::spawn(connection));
         Ok(sender)
+    }
+
+    /// Why a request got no answer on its connection: what ended the connection if that is known,
+    /// since a request is only told that it ended.
+    async fn lost(&mut self, error: &hyper::Error) -> ExportError {
+        const MOMENT: Duration = Duration::from_millis(100);
+        let end = match self.end.take() {
+            Some(end) => tokio::time::timeout(MOMENT, end).await.ok().and_then(Result::ok),
+            None => None,
+        };
+        let cause = match &end {
+            Some(Err(end)) => h2_words(end),
+            _ => h2_words(error),
+        };
+        ExportError::Unreached { to: self.name(), cause }
     }
 
     fn with_metadata<T>(&self, message: T, left: Duration) -> tonic::Request<T> {
@@ -123,11 +143,7 @@ impl GrpcClient {
             if let Some(not_grpc) = find::<NotGrpc>(source) {
                 return ExportError::NotOtlp { to, cause: not_grpc.to_string() }.judged();
             }
-            let cause = match find::<hyper::Error>(source) {
-                Some(error) => h2_words(error),
-                None => chain(source),
-            };
-            return ExportError::Unreached { to, cause }.judged();
+            return ExportError::Unreached { to, cause: chain(source) }.judged();
         }
         let wait = status.get_details_retry_info().and_then(|info| info.retry_delay);
         let again = match status.code() {
@@ -161,10 +177,14 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
 
 fn h2_words(error: &hyper::Error) -> String {
     let words = chain(error);
-    let hint = if words.contains("frame") || words.contains("PROTOCOL_ERROR") {
+    // hyper has no name for either: it takes everything for a broken connection.
+    let not_http2 = ["frame", "PROTOCOL_ERROR", "FRAME_SIZE_ERROR"];
+    let closed = ["closed", "reset", "broken pipe"];
+    let hint = if not_http2.iter().any(|it| words.contains(it)) {
         ": it does not answer in HTTP/2; is it an https:// or an http/protobuf endpoint?"
-    } else if error.is_canceled() || error.is_closed() || error.is_incomplete_message() {
-        ": it closed the connection"
+    } else if closed.iter().any(|it| words.contains(it)) {
+        ": it closed the connection; if it always does, is it an https:// or an http/protobuf \
+         endpoint?"
     } else {
         ""
     };

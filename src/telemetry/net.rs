@@ -290,7 +290,9 @@ fn no_pem(path: &std::path::Path, what: &str) -> ExportError {
 /// What went wrong with a handshake, and what helps.
 fn tls_words(error: &std::io::Error) -> String {
     let hint = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        )) => {
             ": no CA that is trusted here signed it; set OTEL_EXPORTER_OTLP_CERTIFICATE to the PEM \
              file of the one that did"
         }

@@ -6,17 +6,17 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gym_stamp::contract::{SERVE_NS, SETUP_DONE_NS};
 use gym_stamp::server::{NAME_ENV, ServerStartupTimeline, WORKER_ENV};
 use gym_stamp::supervisor::SupervisorStartup;
-use gym_stamp::telemetry::{Request, json};
+use gym_stamp::telemetry::{Protocol, Request};
 use gym_stamp::timeline::{Clock, SystemClock};
 use opentelemetry_proto::tonic::trace::v1::Span;
 
+use crate::support::collector::Collector;
 use crate::support::toolbox::succeed;
 
 /// Cargo builds no examples for a single test, so the test has it do so.
@@ -33,65 +33,28 @@ static EXAMPLE: LazyLock<PathBuf> = LazyLock::new(|| {
     PathBuf::from(rest.split_once('"').unwrap().0)
 });
 
-/// A collector for OTLP over HTTP/JSON that accepts everything.
-struct Collector {
-    endpoint: String,
-    requests: Receiver<Request>,
-}
-
-impl Collector {
-    fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let (sender, requests) = channel();
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = BufReader::new(stream.unwrap());
-                while let Some(body) = next_body(&mut stream) {
-                    let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
-                    stream.get_mut().write_all(answer.as_bytes()).unwrap();
-                    for request in json::read_line(&body).unwrap() {
-                        let _ = sender.send(request);
-                    }
-                }
-            }
-        });
-        Self { endpoint, requests }
+/// The spans of the one report that comes to `collector`, and how many requests carry metrics.
+fn report(collector: &Collector) -> (Vec<Span>, usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while collector.seen().len() < 2 {
+        assert!(Instant::now() < deadline, "{:?}", collector.seen());
+        thread::sleep(Duration::from_millis(5));
     }
-
-    /// The spans and the metrics of one report, in whichever order they come.
-    fn report(&self) -> (Vec<Span>, Vec<Request>) {
-        let minute = Duration::from_secs(60);
-        let requests = [(); 2].map(|()| self.requests.recv_timeout(minute).unwrap());
-        let (traces, metrics): (Vec<_>, Vec<_>) =
-            requests.into_iter().partition(|request| matches!(request, Request::Traces(_)));
-        let spans = traces.into_iter().flat_map(|request| match request {
-            Request::Traces(traces) => traces.resource_spans,
-            Request::Metrics(_) => Vec::new(),
-        });
-        let spans = spans.flat_map(|resource| resource.scope_spans);
-        (spans.flat_map(|scope| scope.spans).collect(), metrics)
-    }
-}
-
-fn next_body(stream: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).unwrap() == 0 {
-            return None;
-        }
-        let line = line.trim().to_lowercase();
-        if line.is_empty() {
-            break;
-        }
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
+    let mut spans = Vec::new();
+    let mut metrics = 0;
+    for seen in collector.seen() {
+        match seen.request {
+            Request::Traces(traces) => spans.extend(
+                traces
+                    .resource_spans
+                    .into_iter()
+                    .flat_map(|resource| resource.scope_spans)
+                    .flat_map(|scope| scope.spans),
+            ),
+            Request::Metrics(_) => metrics += 1,
         }
     }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    Some(body)
+    (spans, metrics)
 }
 
 /// The running example; it is killed when it goes out of scope.
@@ -107,7 +70,7 @@ impl Server {
             .env_clear()
             .env("NEMO_GYM_OTEL_ENABLED", "1")
             .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
-            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint)
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
@@ -141,7 +104,7 @@ impl Drop for Server {
 
 #[test]
 fn a_supervisor_and_its_server_tell_one_startup() {
-    let collector = Collector::new();
+    let collector = Collector::willing(Protocol::HttpJson);
     let mut supervisor = SupervisorStartup::new();
     supervisor.begin_trace(None);
     let mut command = Server::command(&collector);
@@ -154,7 +117,7 @@ fn a_supervisor_and_its_server_tell_one_startup() {
 
     let above = supervisor.take_spans();
     let above = above.iter().find(|span| span.name == "gym.startup.server").unwrap();
-    let (spans, metrics) = collector.report();
+    let (spans, metrics) = report(&collector);
     let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
     assert_eq!(
         names,
@@ -177,38 +140,39 @@ fn a_supervisor_and_its_server_tell_one_startup() {
     assert!(stages.windows(2).all(|pair| times(&pair[0]).1 == times(&pair[1]).0));
     assert_eq!(times(root), (times(&stages[0]).0, times(&stages[4]).1));
     assert!(times(root).1 <= above.end_ns, "it serves before it answers");
-    assert_eq!(metrics.len(), 1);
+    assert_eq!(metrics, 1);
 
     assert!(server.answers());
-    assert!(collector.requests.try_recv().is_err(), "reported once");
+    assert_eq!(collector.seen().len(), 2, "reported once");
 }
 
 #[test]
 fn a_worker_tells_of_its_own_start() {
-    let collector = Collector::new();
+    let collector = Collector::willing(Protocol::HttpJson);
     let main = ServerStartupTimeline::new("reward", None, true);
     let mut command = Server::command(&collector);
     command.env(WORKER_ENV, "1").envs(main.announce_serve()).env(SETUP_DONE_NS, "1");
     assert!(command.get_envs().any(|(name, _)| name == SERVE_NS));
     let _server = Server::spawn(&mut command);
 
-    let (spans, _) = collector.report();
+    let (spans, _) = report(&collector);
     assert_eq!(spans[0].name, "gym.server.startup.worker");
     assert_eq!(spans[1].name, "gym.server.startup.worker.worker_start");
 }
 
 #[test]
 fn with_telemetry_off_a_server_serves_and_tells_nothing() {
-    let collector = Collector::new();
+    let collector = Collector::willing(Protocol::HttpJson);
     let server = Server::spawn(Server::command(&collector).env_remove("NEMO_GYM_OTEL_ENABLED"));
 
     assert!(server.answers());
-    assert!(collector.requests.recv_timeout(Duration::from_millis(300)).is_err());
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(collector.seen().len(), 0);
 }
 
 #[test]
 fn a_server_serves_though_its_records_go_nowhere() {
-    let collector = Collector::new();
+    let collector = Collector::willing(Protocol::HttpJson);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
     for endpoint in ["http://127.0.0.1:1", "http://[::", &silent] {
@@ -226,12 +190,13 @@ fn a_server_serves_though_its_records_go_nowhere() {
 
 #[test]
 fn a_server_that_cannot_listen_reports_no_startup() {
-    let collector = Collector::new();
+    let collector = Collector::willing(Protocol::HttpJson);
     let first = Server::spawn(&mut Server::command(&collector));
-    collector.report();
+    report(&collector);
     let (_, port) = first.address.rsplit_once(':').unwrap();
     let second = Server::command(&collector).env("PORT", port).output().unwrap();
 
     assert_eq!(second.status.code(), Some(1));
-    assert!(collector.requests.recv_timeout(Duration::from_millis(300)).is_err());
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(collector.seen().len(), 2, "the first server's");
 }

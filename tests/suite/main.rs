@@ -9,7 +9,11 @@
 
 #[cfg(feature = "telemetry")]
 mod axum_example;
+#[cfg(feature = "cli")]
+mod export_failures;
 mod server_stamps;
+#[cfg(feature = "telemetry")]
+mod settings;
 mod supervisor;
 mod support;
 mod timelines;

@@ -258,12 +258,24 @@ fn a_report_comes_once() {
 }
 
 #[test]
+fn a_sink_that_panics_loses_the_report_alone() {
+    let (mut startup, _) = startup(main_process(), env([(SPAWN_NS, "100")]));
+    startup.report(&|_: Records| panic!("the sink"));
+    startup.mark("load_config");
+
+    assert_eq!(startup.stages().len(), 2);
+    assert_eq!(startup.take_records(), None);
+}
+
+#[test]
 fn telemetry_that_is_off_does_nothing() {
     let mut startup = Startup::disabled();
     startup.mark("load_config");
     startup.add("imports", 1, 2);
-    startup.report(&|records: Records| panic!("{records:?}"));
+    let kept = Kept::default();
+    startup.report(&kept);
 
+    assert_eq!(kept.0.into_inner(), []);
     assert_stages(&startup, NOTHING);
     assert_eq!(startup.announce_serve(), None);
     assert_eq!(startup.take_records(), None);

@@ -1,4 +1,10 @@
 //! The small language that the tests are written in.
 
+#[cfg(feature = "cli")]
+pub mod certificates;
+#[cfg(feature = "cli")]
+pub mod collector;
+#[cfg(feature = "cli")]
+pub mod export;
 pub mod records;
 pub mod toolbox;
