@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::future::{IntoFuture, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::thread;
 
@@ -162,10 +163,11 @@ impl<C: Clock, I: Ids> ServerStartupTimeline<C, I> {
         Some(Records { spans, metrics: spans::server_metrics(&enabled.server, stages) })
     }
 
-    /// Emits spans and metrics once, and only if there is a stage. Takes as long as `sink` takes.
+    /// Emits spans and metrics once, and only if there is a stage. Takes as long as `sink` takes;
+    /// one that panics loses the report, and nothing else.
     pub fn report(&mut self, sink: &impl Sink) {
         if let Some(records) = self.take_records() {
-            sink.emit(records);
+            let _ = catch_unwind(AssertUnwindSafe(|| sink.emit(records)));
         }
     }
 
