@@ -7,6 +7,7 @@ const FREESTANDING_ARCHS: [&str; 2] = ["x86_64", "aarch64"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/shim/link.ld");
     println!("cargo::rustc-check-cfg=cfg(freestanding)");
     let target = |key: &str| env::var(format!("CARGO_CFG_TARGET_{key}")).unwrap_or_default();
     let freestanding = target("OS") == "linux"
@@ -17,6 +18,8 @@ fn main() {
         return;
     }
     println!("cargo::rustc-cfg=freestanding");
+    let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let script = format!("-Wl,-T,{folder}/src/shim/link.ld");
     for flag in [
         // `_start` is ours (src/shim/arch), and no libc is behind it.
         "-nostartfiles",
@@ -24,12 +27,9 @@ fn main() {
         // A fixed address: nothing to relocate, so no dynamic section and no loader.
         "-static",
         "-no-pie",
+        &script,
         // Kernels with 64 KiB pages refuse segments of a smaller alignment.
         "-Wl,-z,max-page-size=65536",
-        // Headers, text and constants share one segment: one mapping, one page fault.
-        "-Wl,-z,noseparate-code",
-        // The stack holds data only; without the note the kernel would map it executable.
-        "-Wl,-z,noexecstack",
         "-Wl,--build-id=none",
         "-Wl,--gc-sections",
     ] {

@@ -62,37 +62,80 @@ pub fn is_stamp(value: &[u8]) -> bool {
 /// than `int()` takes, and a number that is not greater than zero. A number past `u64` is
 /// `u64::MAX`: later than any clock, which is all that a server would find out about it.
 pub fn read_ns(value: &[u8]) -> Option<u64> {
-    let text = core::str::from_utf8(value).ok()?.trim();
-    let digits = text.strip_prefix('+').unwrap_or(text);
+    enum Seen {
+        Space,
+        Sign,
+        Digit,
+        Underscore,
+        End,
+    }
+    let mut seen = Seen::Space;
     let mut ns: u64 = 0;
     let mut count: usize = 0;
-    let mut after_digit = false;
-    for c in digits.chars() {
-        match decimal_digit(c) {
-            Some(digit) => {
-                ns = ns.saturating_mul(10).saturating_add(digit);
+    let mut rest = value;
+    while !rest.is_empty() {
+        let token;
+        (token, rest) = next_token(rest)?;
+        seen = match (seen, token) {
+            (Seen::Space, Token::Space) => Seen::Space,
+            (Seen::Space, Token::Other(b'+')) => Seen::Sign,
+            (Seen::Space | Seen::Sign | Seen::Digit | Seen::Underscore, Token::Digit(digit)) => {
+                ns = ns.saturating_mul(10).saturating_add(u64::from(digit));
                 count = count.saturating_add(1);
-                after_digit = true;
+                Seen::Digit
             }
-            None if c == '_' && after_digit => after_digit = false,
-            None => return None,
-        }
+            (Seen::Digit, Token::Other(b'_')) => Seen::Underscore,
+            (Seen::Digit | Seen::End, Token::Space) => Seen::End,
+            _ => return None,
+        };
     }
-    (after_digit && count <= INT_MAX_STR_DIGITS && ns > 0).then_some(ns)
+    let whole = matches!(seen, Seen::Digit | Seen::End);
+    (whole && count <= INT_MAX_STR_DIGITS && ns > 0).then_some(ns)
 }
 
 /// CPython's default `sys.int_info.default_max_str_digits`, leading zeros counted.
 const INT_MAX_STR_DIGITS: usize = 4300;
 
-fn decimal_digit(c: char) -> Option<u64> {
-    if c.is_ascii() {
-        return c.to_digit(10).map(u64::from);
+/// What `int()` sees in a character.
+enum Token {
+    Space,
+    Digit(u8),
+    Other(u8),
+}
+
+/// The first character of `text`, and what follows it; `None` for one that no number has.
+///
+/// Whatever counts is looked for in its encoding: nothing needs to be decoded.
+fn next_token(text: &[u8]) -> Option<(Token, &[u8])> {
+    let (&byte, rest) = text.split_first()?;
+    match byte {
+        b'\t'..=b'\r' | b' ' => return Some((Token::Space, rest)),
+        b'0'..=b'9' => return Some((Token::Digit(byte & 15), rest)),
+        0..0x80 => return Some((Token::Other(byte), rest)),
+        0x80.. => {}
     }
-    DIGIT_ZEROS.iter().find_map(|&zero| match u32::from(c).checked_sub(u32::from(zero)) {
-        Some(digit @ 0..10) => Some(u64::from(digit)),
-        _ => None,
+    if let Some(rest) = SPACES.iter().find_map(|&space| strip_char(text, space)) {
+        return Some((Token::Space, rest));
+    }
+    DIGIT_ZEROS.iter().find_map(|&zero| {
+        (0..10_u8).find_map(|digit| {
+            let c = char::from_u32(u32::from(zero).saturating_add(u32::from(digit)))?;
+            Some((Token::Digit(digit), strip_char(text, c)?))
+        })
     })
 }
+
+fn strip_char(text: &[u8], c: char) -> Option<&[u8]> {
+    text.strip_prefix(c.encode_utf8(&mut [0; 4]).as_bytes())
+}
+
+/// What Python strips beyond ASCII: Unicode's White_Space.
+#[rustfmt::skip]
+const SPACES: [char; 19] = [
+    '\u{85}', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}', '\u{2002}', '\u{2003}', '\u{2004}',
+    '\u{2005}', '\u{2006}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{200a}', '\u{2028}',
+    '\u{2029}', '\u{202f}', '\u{205f}', '\u{3000}',
+];
 
 /// The zeros of Unicode's decimal digits (general category Nd) beyond ASCII, as CPython 3.13 has
 /// them; each is followed by its script's one to nine.

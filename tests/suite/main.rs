@@ -18,3 +18,16 @@ mod supervisor;
 mod support;
 mod timelines;
 mod traceparents;
+#[cfg(target_os = "linux")]
+mod arguments;
+#[cfg(target_os = "linux")]
+mod binary;
+#[cfg(target_os = "linux")]
+mod example;
+mod options;
+#[cfg(target_os = "linux")]
+mod shell;
+#[cfg(target_os = "linux")]
+mod stamp;
+#[cfg(target_os = "linux")]
+mod transparency;
