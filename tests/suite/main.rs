@@ -7,6 +7,17 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+#[cfg(feature = "telemetry")]
+mod axum_example;
+#[cfg(feature = "cli")]
+mod export_failures;
+mod server_stamps;
+#[cfg(feature = "telemetry")]
+mod settings;
+mod supervisor;
+mod support;
+mod timelines;
+mod traceparents;
 #[cfg(target_os = "linux")]
 mod arguments;
 #[cfg(target_os = "linux")]
@@ -20,7 +31,6 @@ mod search;
 mod shell;
 #[cfg(target_os = "linux")]
 mod stamp;
-mod support;
 #[cfg(target_os = "linux")]
 mod transparency;
 #[cfg(target_os = "linux")]

@@ -25,6 +25,13 @@
     reason = "words of a language: not every subject needs every one"
 )]
 
+#[cfg(feature = "cli")]
+pub mod certificates;
+#[cfg(feature = "cli")]
+pub mod collector;
+#[cfg(feature = "cli")]
+pub mod export;
+pub mod records;
 mod builds;
 mod clock;
 mod probe;

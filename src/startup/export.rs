@@ -1,0 +1,184 @@
+//! `gym-startup export`: recorded startups to an OTLP endpoint.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use gym_stamp::telemetry::{
+    Batches, Endpoint, ExportError, Otlp, Overrides, Request, SettingError, Signal, WayOut, json,
+    sdk_disabled,
+};
+
+use crate::args;
+use crate::say::say;
+
+/// The status of a command line that cannot be meant.
+const WRONG_USAGE: u8 = 2;
+
+/// A line that is longer is no line of a file exporter.
+const LONGEST_LINE: u64 = 64 * 1024 * 1024;
+
+/// Sends what the files hold. The status is 0 only if everything was accepted.
+pub fn export(args: &args::Export) -> ExitCode {
+    let endpoints = match endpoints(args) {
+        Ok(endpoints) => endpoints,
+        Err(error) => {
+            say(&error);
+            let wrong_usage = error.name.starts_with("--");
+            return if wrong_usage { ExitCode::from(WRONG_USAGE) } else { ExitCode::FAILURE };
+        }
+    };
+    let mut delivery = Delivery::new(endpoints);
+    for file in &args.files {
+        read(file, &mut delivery);
+    }
+    delivery.finish()
+}
+
+struct Endpoints {
+    traces: Endpoint,
+    metrics: Endpoint,
+}
+
+fn endpoints(args: &args::Export) -> Result<Endpoints, SettingError> {
+    let env = &|name: &str| std::env::var_os(name);
+    if sdk_disabled(env) {
+        return Err(SettingError {
+            name: "OTEL_SDK_DISABLED=true".to_owned(),
+            why: "nothing is sent".to_owned(),
+        });
+    }
+    let overrides = Overrides {
+        endpoint: args.endpoint.clone(),
+        protocol: args.protocol,
+        timeout: args.timeout,
+    };
+    let mut warnings = Vec::new();
+    let mut endpoint = |signal| Endpoint::from_env(env, signal, &overrides, &mut warnings);
+    let endpoints =
+        Endpoints { traces: endpoint(Signal::Traces)?, metrics: endpoint(Signal::Metrics)? };
+    // Both signals may have read the same variable.
+    warnings.dedup();
+    warnings.iter().for_each(say);
+    Ok(endpoints)
+}
+
+/// Reads `file` line by line into `delivery`, and tells what of it cannot be read.
+fn read(file: &Path, delivery: &mut Delivery) {
+    let (name, input): (String, Box<dyn Read>) = if file == Path::new("-") {
+        ("standard input".to_owned(), Box::new(io::stdin()))
+    } else {
+        match File::open(file) {
+            Ok(input) => (file.display().to_string(), Box::new(input)),
+            Err(error) => return delivery.fail(format_args!("{}: {error}", file.display())),
+        }
+    };
+    let mut input = BufReader::new(input);
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        match input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) => return delivery.fail(format_args!("{name}: {error}")),
+        }
+        if !line.ends_with(b"\n") && line.len() as u64 == LONGEST_LINE {
+            delivery.fail(format_args!("{name}:{number}: longer than 64 MiB"));
+            match input.skip_until(b'\n') {
+                Ok(_) => continue,
+                Err(error) => return delivery.fail(format_args!("{name}: {error}")),
+            }
+        }
+        match json::read_line(&line) {
+            Ok(requests) => requests.into_iter().for_each(|request| delivery.add(request)),
+            Err(why) => delivery.fail(format_args!("{name}:{number}: {why}")),
+        }
+    }
+}
+
+/// What is under way, and how it went so far.
+struct Delivery {
+    way_out: Otlp,
+    batches: Batches,
+    /// What is left of the deadline. Only sending counts: input comes when it comes.
+    left: Duration,
+    failed: bool,
+    traces: SignalState,
+    metrics: SignalState,
+}
+
+/// Whether a signal's endpoint is still worth trying.
+#[derive(Default)]
+struct SignalState {
+    given_up: bool,
+    unsent: usize,
+}
+
+impl Delivery {
+    fn new(Endpoints { traces, metrics }: Endpoints) -> Self {
+        Self {
+            left: traces.timeout.max(metrics.timeout),
+            way_out: Otlp::new(Some(traces), Some(metrics)),
+            batches: Batches::default(),
+            failed: false,
+            traces: SignalState::default(),
+            metrics: SignalState::default(),
+        }
+    }
+
+    fn fail(&mut self, words: impl Display) {
+        self.failed = true;
+        say(words);
+    }
+
+    fn add(&mut self, request: Request) {
+        for full in self.batches.add(request) {
+            self.send(full);
+        }
+    }
+
+    fn send(&mut self, request: Request) {
+        let contents = request.contents();
+        let count = request.len();
+        let state = match request {
+            Request::Traces(_) => &mut self.traces,
+            Request::Metrics(_) => &mut self.metrics,
+        };
+        if state.given_up {
+            state.unsent = state.unsent.saturating_add(count);
+            return;
+        }
+        let started = Instant::now();
+        let deadline = started.checked_add(self.left).unwrap_or(started);
+        let result = self.way_out.send(request, deadline);
+        self.left = self.left.saturating_sub(started.elapsed());
+        match result {
+            Ok(accepted) => accepted.remark.iter().for_each(say),
+            Err(error) => {
+                state.given_up = would_fail_again(&error);
+                self.fail(format_args!("{contents} not accepted: {error}"));
+            }
+        }
+    }
+
+    fn finish(mut self) -> ExitCode {
+        for rest in std::mem::take(&mut self.batches).finish() {
+            self.send(rest);
+        }
+        for (state, what) in [(&self.traces, "spans"), (&self.metrics, "metrics")] {
+            if state.unsent > 0 {
+                say(format_args!("{} more {what} not sent, after that", state.unsent));
+            }
+        }
+        if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+/// Whether the next request would meet the same: then it is not tried, and a collector that is not
+/// there costs one deadline, not one for each request.
+fn would_fail_again(error: &ExportError) -> bool {
+    !matches!(error, ExportError::Refused { .. } | ExportError::Rejected { .. })
+}

@@ -1,0 +1,281 @@
+//! OTLP over HTTP/1.1, with protobuf or JSON.
+
+use std::io::Write;
+use std::time::Duration;
+
+use flate2::{Compression, write::GzEncoder};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message;
+use serde_json::Value;
+
+use super::attempt::{Again, Outcome, judge_partial_success};
+use super::endpoint::{Endpoint, Protocol};
+use super::json;
+use super::net::{Door, Http, Progress};
+use super::request::Request;
+use super::way_out::{Doing, ExportError, chain, one_line};
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+
+/// An answer that is longer is no answer of a collector.
+const LONGEST_ANSWER: usize = 1024 * 1024;
+
+pub(super) struct HttpClient {
+    door: Door,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl HttpClient {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self { door: Door::new(endpoint, Http::One), connection: None }
+    }
+
+    /// Tells `progress` how far it comes from now on.
+    pub(super) fn watch(&mut self, progress: Progress) {
+        self.door.progress = progress;
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.door.name()
+    }
+
+    /// The body of `request`, the same for every try.
+    pub(super) fn encode(&self, request: &Request) -> Result<Bytes, ExportError> {
+        let body = match (self.door.endpoint.protocol, request) {
+            (Protocol::HttpJson, request) => json::write_line(request)
+                .map_err(|error| ExportError::System { cause: error.to_string() })?,
+            (_, Request::Traces(request)) => request.encode_to_vec(),
+            (_, Request::Metrics(request)) => request.encode_to_vec(),
+        };
+        if !self.door.endpoint.gzip {
+            return Ok(body.into());
+        }
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(&body)
+            .and_then(|()| gzip.finish())
+            .map(Bytes::from)
+            .map_err(|error| ExportError::System { cause: error.to_string() })
+    }
+
+    pub(super) async fn attempt(&mut self, request: &Request, body: Bytes) -> Outcome {
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => self.connect().await.map_err(ExportError::judged)?,
+        };
+        let unreached = |error: &hyper::Error| {
+            ExportError::Unreached { to: self.name(), cause: http_words(error) }.judged()
+        };
+        connection.ready().await.map_err(|error| unreached(&error))?;
+        self.door.progress.set(Doing::Waiting);
+        let response = connection
+            .send_request(self.request(body).map_err(ExportError::judged)?)
+            .await
+            .map_err(|error| unreached(&error))?;
+        let (head, body) = response.into_parts();
+        let body = self.read(body).await.map_err(ExportError::judged)?;
+        self.connection = Some(connection);
+        self.judge(request, head.status, &head.headers, &body)
+    }
+
+    async fn connect(&mut self) -> Result<SendRequest<Full<Bytes>>, ExportError> {
+        let stream = self.door.open().await?;
+        let (sender, connection) = http1::handshake(stream)
+            .await
+            .map_err(|error| ExportError::Unreached { to: self.name(), cause: chain(&error) })?;
+        // What ends it is told to whoever waits for an answer on it.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender)
+    }
+
+    fn request(&self, body: Bytes) -> Result<http::Request<Full<Bytes>>, ExportError> {
+        let endpoint = &self.door.endpoint;
+        let host = endpoint.uri.authority().map_or("", |authority| authority.as_str());
+        let forward = self.door.forward_proxy();
+        let path = endpoint.uri.path_and_query().map_or("/", |path| path.as_str());
+        let target = match &forward {
+            Some(_) => Ok(endpoint.uri.clone()),
+            None => path.parse::<Uri>(),
+        };
+        let fault = |cause: String| ExportError::System { cause };
+        let mut request = http::Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = target.map_err(|error| fault(error.to_string()))?;
+        let headers = request.headers_mut();
+        let host = HeaderValue::from_str(host).map_err(|error| fault(error.to_string()))?;
+        headers.insert(header::HOST, host);
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+        let content_type = match endpoint.protocol {
+            Protocol::HttpJson => JSON,
+            _ => PROTOBUF,
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if endpoint.gzip {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        if let Some(Some(auth)) = forward {
+            headers.insert(header::PROXY_AUTHORIZATION, auth);
+        }
+        for (name, value) in &endpoint.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        Ok(request)
+    }
+
+    async fn read(&self, body: Incoming) -> Result<Bytes, ExportError> {
+        match Limited::new(body, LONGEST_ANSWER).collect().await {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(error) => {
+                let cause = chain(error.as_ref());
+                let to = self.name();
+                Err(match error.downcast::<hyper::Error>() {
+                    Ok(_) => ExportError::Unreached {
+                        to,
+                        cause: format!("the answer was cut short: {cause}"),
+                    },
+                    Err(_) => ExportError::NotOtlp {
+                        to,
+                        cause: "the answer is longer than 1 MiB".to_owned(),
+                    },
+                })
+            }
+        }
+    }
+
+    fn judge(
+        &self,
+        request: &Request,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Outcome {
+        let to = self.name();
+        let kind = content_type(headers);
+        if status.is_success() {
+            let not_otlp =
+                |cause: String| ExportError::NotOtlp { to: to.clone(), cause }.again(Again::Never);
+            // Nothing to say is no partial success, whatever it is called.
+            if body.is_empty() {
+                return Ok(super::way_out::Accepted::default());
+            }
+            let (rejected, words) = match kind.as_str() {
+                PROTOBUF => rejected_in_protobuf(request, body),
+                JSON => rejected_in_json(request, body),
+                "" => return Err(not_otlp(format!("it answered {status} without a content type"))),
+                other => {
+                    return Err(not_otlp(format!("it answered {status} with {}", one_line(other))));
+                }
+            }
+            .map_err(|error| not_otlp(format!("its answer cannot be read: {error}")))?;
+            return judge_partial_success(to, request.contents(), rejected, &words);
+        }
+        let again = match status {
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Again::Asked(retry_after(headers)),
+            _ => Again::Never,
+        };
+        let mut answer = status.to_string();
+        if let Some(place) = text(headers, header::LOCATION).filter(|_| status.is_redirection()) {
+            answer = format!("{answer}, moved to {}: set the endpoint to that", one_line(place));
+        }
+        let words = words_of_error(&kind, body);
+        if !words.is_empty() {
+            answer = format!("{answer}: {words}");
+        }
+        if let Again::Asked(Some(wait)) = again {
+            answer = format!("{answer} (to be tried again in {} s)", wait.as_secs());
+        }
+        Err(ExportError::Refused { to, answer }.again(again))
+    }
+}
+
+/// What we call ourselves to collectors.
+pub(super) const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
+fn http_words(error: &hyper::Error) -> String {
+    let hint = if error.is_parse() {
+        ": it does not answer in HTTP/1; is it an https:// or a grpc endpoint?"
+    } else if error.is_incomplete_message() {
+        ": it closed the connection before its answer was complete"
+    } else {
+        ""
+    };
+    format!("{}{hint}", chain(error))
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn content_type(headers: &HeaderMap) -> String {
+    let value = text(headers, header::CONTENT_TYPE).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_lowercase()
+}
+
+/// `Retry-After` in its seconds form; of the date form only that it is there matters to a sender
+/// that lives for seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    text(headers, header::RETRY_AFTER)?.trim().parse().ok().map(Duration::from_secs)
+}
+
+fn rejected_in_protobuf(request: &Request, body: &[u8]) -> Result<(i64, String), String> {
+    let fault = |error: prost::DecodeError| error.to_string();
+    Ok(match request {
+        Request::Traces(_) => ExportTraceServiceResponse::decode(body)
+            .map_err(fault)?
+            .partial_success
+            .map(|partial| (partial.rejected_spans, partial.error_message)),
+        Request::Metrics(_) => ExportMetricsServiceResponse::decode(body)
+            .map_err(fault)?
+            .partial_success
+            .map(|partial| (partial.rejected_data_points, partial.error_message)),
+    }
+    .unwrap_or_default())
+}
+
+/// Read by hand: `opentelemetry-proto` takes `rejectedSpans` as a number only, where JSON's mapping
+/// of protobuf has it as a string.
+fn rejected_in_json(request: &Request, body: &[u8]) -> Result<(i64, String), String> {
+    let answer: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    if !answer.is_object() {
+        return Err("not a JSON object".to_owned());
+    }
+    let Some(partial) = answer.get("partialSuccess").filter(|it| !it.is_null()) else {
+        return Ok((0, String::new()));
+    };
+    let field = match request {
+        Request::Traces(_) => "rejectedSpans",
+        Request::Metrics(_) => "rejectedDataPoints",
+    };
+    let rejected = match partial.get(field) {
+        None | Some(Value::Null) => Some(0),
+        Some(Value::String(digits)) => digits.parse().ok(),
+        Some(number) => number.as_i64(),
+    };
+    let rejected = rejected.ok_or_else(|| format!("{field} is no number"))?;
+    let words = partial.get("errorMessage").and_then(Value::as_str).unwrap_or_default();
+    Ok((rejected, words.to_owned()))
+}
+
+/// The collector's own words: the message of a `google.rpc.Status`, or plain text.
+fn words_of_error(kind: &str, body: &[u8]) -> String {
+    let words = match kind {
+        PROTOBUF => tonic_types::Status::decode(body).map(|status| status.message).ok(),
+        JSON => serde_json::from_slice::<Value>(body).ok().and_then(|status| {
+            ["message", "error", "detail"]
+                .iter()
+                .find_map(|field| status.get(field).and_then(Value::as_str).map(str::to_owned))
+        }),
+        "text/html" => None,
+        _ => std::str::from_utf8(body).ok().map(str::to_owned),
+    };
+    one_line(&words.unwrap_or_default())
+}

@@ -1,0 +1,155 @@
+//! OTLP JSON, a request a line: what a collector's file exporter writes.
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
+use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::request::Request;
+
+/// The requests of one line: none if it is blank, more than one if it carries both signals.
+///
+/// # Errors
+///
+/// What is wrong with the line, as a clause that can follow its place.
+pub fn read_line(line: &[u8]) -> Result<Vec<Request>, String> {
+    if line.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    let line = match serde_json::from_slice(line) {
+        Ok(line) => line,
+        Err(_) => lenient(line)?,
+    };
+    let Line { resource_spans, resource_metrics, resource_logs } = line;
+    let spans = resource_spans
+        .map(|resource_spans| Request::Traces(ExportTraceServiceRequest { resource_spans }));
+    let metrics = resource_metrics
+        .map(|resource_metrics| Request::Metrics(ExportMetricsServiceRequest { resource_metrics }));
+    match (&spans, &metrics, resource_logs) {
+        (None, None, Some(_)) => Err("resourceLogs: only spans and metrics are sent".to_owned()),
+        (None, None, None) => Err("neither resourceSpans nor resourceMetrics".to_owned()),
+        _ => Ok(spans.into_iter().chain(metrics).collect()),
+    }
+}
+
+/// What a line may carry.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Line {
+    resource_spans: Option<Vec<ResourceSpans>>,
+    resource_metrics: Option<Vec<ResourceMetrics>>,
+    resource_logs: Option<IgnoredAny>,
+}
+
+/// The request as a collector's file exporter writes it, without the newline.
+///
+/// # Errors
+///
+/// None in practice: every request has a form in JSON.
+pub fn write_line(request: &Request) -> Result<Vec<u8>, serde_json::Error> {
+    match request {
+        Request::Traces(request) => without_nulls(request),
+        Request::Metrics(request) => without_nulls(request),
+    }
+}
+
+/// A `null` means "not set" in JSON's mapping of protobuf, but collectors written in Go refuse one
+/// where a number could be.
+fn without_nulls(request: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut value = serde_json::to_value(request)?;
+    drop_nulls(&mut value);
+    serde_json::to_vec(&value)
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// `opentelemetry-proto` insists on fields that a writer may leave out, and trips over fields of
+/// values that it does not know: both are put right beforehand.
+fn lenient(line: &[u8]) -> Result<Line, String> {
+    let mut value: Value = serde_json::from_slice(line).map_err(|error| not_json(&error))?;
+    if !value.is_object() {
+        return Err("not a JSON object".to_owned());
+    }
+    drop_nulls(&mut value);
+    complete(&mut value);
+    serde_json::from_value(value).map_err(|error| format!("not OTLP: {error}"))
+}
+
+fn complete(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match (name.as_str(), field) {
+                    ("attributes" | "filteredAttributes" | "metadata", Value::Array(pairs)) => {
+                        pairs.iter_mut().for_each(complete_pair);
+                    }
+                    ("entityRefs", Value::Array(entities)) => {
+                        entities.iter_mut().for_each(complete_entity);
+                    }
+                    (_, field) => complete(field),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(complete),
+        _ => {}
+    }
+}
+
+fn complete_pair(pair: &mut Value) {
+    let Value::Object(fields) = pair else { return };
+    fields.entry("key").or_insert_with(|| json!(""));
+    if let Some(value) = fields.get_mut("value") {
+        complete_value(value);
+    }
+}
+
+fn complete_value(value: &mut Value) {
+    let Value::Object(fields) = value else { return };
+    fields.retain(|kind, _| VALUE_FIELDS.contains(&kind.as_str()));
+    for (list, complete_item) in [
+        ("arrayValue", complete_value as fn(&mut Value)),
+        ("kvlistValue", complete_pair as fn(&mut Value)),
+    ] {
+        if let Some(Value::Object(list)) = fields.get_mut(list)
+            && let Value::Array(items) = list.entry("values").or_insert_with(|| json!([]))
+        {
+            items.iter_mut().for_each(complete_item);
+        }
+    }
+}
+
+fn complete_entity(entity: &mut Value) {
+    let Value::Object(fields) = entity else { return };
+    for text in ["schemaUrl", "type"] {
+        fields.entry(text).or_insert_with(|| json!(""));
+    }
+    for list in ["idKeys", "descriptionKeys"] {
+        fields.entry(list).or_insert_with(|| json!([]));
+    }
+}
+
+const VALUE_FIELDS: [&str; 7] = [
+    "stringValue",
+    "boolValue",
+    "intValue",
+    "doubleValue",
+    "arrayValue",
+    "kvlistValue",
+    "bytesValue",
+];
+
+fn not_json(error: &serde_json::Error) -> String {
+    if error.is_eof() { format!("cut short: {error}") } else { format!("not JSON: {error}") }
+}

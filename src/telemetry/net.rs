@@ -1,0 +1,339 @@
+//! The one door to the network: name, connection, proxy and TLS.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::{GaiFuture, GaiResolver, Name};
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{
+    self, CertificateError, ClientConfig, InvalidMessage, RootCertStore, crypto::ring,
+};
+use tower_service::Service;
+
+use super::endpoint::{Endpoint, TlsFiles};
+use super::way_out::{Doing, ExportError, chain};
+
+/// How far a try has come, for the words of a deadline that passes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress(Arc<AtomicU8>);
+
+const STEPS: [Doing; 7] = [
+    Doing::Starting,
+    Doing::Resolving,
+    Doing::Connecting,
+    Doing::Tunnelling,
+    Doing::ShakingHands,
+    Doing::Waiting,
+    Doing::Pausing,
+];
+
+impl Progress {
+    pub(super) fn set(&self, doing: Doing) {
+        let step = STEPS.iter().position(|step| *step == doing).unwrap_or_default();
+        self.0.store(u8::try_from(step).unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> Doing {
+        let step = usize::from(self.0.load(Ordering::Relaxed));
+        STEPS.get(step).copied().unwrap_or(Doing::Starting)
+    }
+}
+
+/// What is spoken on a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Http {
+    One,
+    Two,
+}
+
+/// A connection, with TLS or without.
+pub(super) trait Stream: hyper::rt::Read + hyper::rt::Write + Send + Unpin {}
+
+impl<T: hyper::rt::Read + hyper::rt::Write + Send + Unpin> Stream for T {}
+
+/// A way to one endpoint.
+pub(super) struct Door {
+    pub(super) endpoint: Endpoint,
+    pub(super) progress: Progress,
+    http: Http,
+    proxy: Option<Intercept>,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Door {
+    pub(super) fn new(endpoint: Endpoint, http: Http) -> Self {
+        let proxy = proxy_to(&endpoint);
+        Self { endpoint, progress: Progress::default(), http, proxy, tls: None }
+    }
+
+    /// Where requests go, as errors name it.
+    pub(super) fn name(&self) -> String {
+        let uri = self.endpoint.uri.to_string();
+        match &self.proxy {
+            Some(proxy) => format!("{uri} through the proxy {}", proxy.uri()),
+            None => uri,
+        }
+    }
+
+    /// What a proxy wants to see in every request that it passes on itself, without a tunnel.
+    pub(super) fn forward_proxy(&self) -> Option<Option<HeaderValue>> {
+        let proxy = self.proxy.as_ref()?;
+        self.forwards().then(|| proxy.basic_auth().cloned())
+    }
+
+    fn is_https(&self) -> bool {
+        self.endpoint.uri.scheme_str() == Some("https")
+    }
+
+    /// Proxies pass plain HTTP/1 on; many refuse to tunnel to anything but port 443.
+    fn forwards(&self) -> bool {
+        self.proxy.is_some() && self.http == Http::One && !self.is_https()
+    }
+
+    pub(super) async fn open(&mut self) -> Result<Box<dyn Stream>, ExportError> {
+        let tls = if self.is_https() { Some(self.tls_config()?) } else { None };
+        self.progress.set(Doing::Resolving);
+        let tcp = self.connect().await?;
+        match tls {
+            None => Ok(Box::new(TokioIo::new(tcp))),
+            Some(tls) => self.shake_hands(tcp, tls).await,
+        }
+    }
+
+    async fn connect(&self) -> Result<TcpStream, ExportError> {
+        let mut direct = HttpConnector::new_with_resolver(Resolver {
+            system: GaiResolver::new(),
+            progress: self.progress.clone(),
+        });
+        direct.enforce_http(false);
+        direct.set_nodelay(true);
+        let unreached = |error: &(dyn Error + 'static)| ExportError::Unreached {
+            to: self.name(),
+            cause: chain(error),
+        };
+        let stream = match &self.proxy {
+            None => {
+                if is_ip(&self.endpoint.uri) {
+                    self.progress.set(Doing::Connecting);
+                }
+                direct.call(self.endpoint.uri.clone()).await.map_err(|error| unreached(&error))?
+            }
+            Some(proxy) if self.forwards() => {
+                direct.call(proxy.uri().clone()).await.map_err(|error| unreached(&error))?
+            }
+            Some(proxy) => {
+                let mut tunnel = Tunnel::new(proxy.uri().clone(), direct);
+                if let Some(auth) = proxy.basic_auth() {
+                    tunnel = tunnel.with_auth(auth.clone());
+                }
+                self.progress.set(Doing::Tunnelling);
+                tunnel
+                    .call(with_port(&self.endpoint.uri))
+                    .await
+                    .map_err(|error| unreached(&error))?
+            }
+        };
+        Ok(stream.into_inner())
+    }
+
+    async fn shake_hands(
+        &self,
+        tcp: TcpStream,
+        tls: Arc<ClientConfig>,
+    ) -> Result<Box<dyn Stream>, ExportError> {
+        self.progress.set(Doing::ShakingHands);
+        let fault = |cause: String| ExportError::Tls { to: self.name(), cause };
+        let host = self.endpoint.uri.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(host)
+            .map_err(|error| fault(format!("no certificate can be for that name: {error}")))?;
+        let stream = TlsConnector::from(tls)
+            .connect(name, tcp)
+            .await
+            .map_err(|error| fault(tls_words(&error)))?;
+        let (_, session) = stream.get_ref();
+        if self.http == Http::Two && session.alpn_protocol() != Some(b"h2") {
+            return Err(ExportError::NotOtlp {
+                to: self.name(),
+                cause: "no HTTP/2, which gRPC needs: is the protocol http/protobuf?".to_owned(),
+            });
+        }
+        Ok(Box::new(TokioIo::new(stream)))
+    }
+
+    fn tls_config(&mut self) -> Result<Arc<ClientConfig>, ExportError> {
+        if let Some(config) = &self.tls {
+            return Ok(config.clone());
+        }
+        let fault = |cause: String| ExportError::Tls { to: self.name(), cause };
+        let roots = roots(&self.endpoint.tls)?.map_err(fault)?;
+        let trusting = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| fault(error.to_string()))?
+            .with_root_certificates(roots);
+        let mut config = match identity(&self.endpoint.tls)? {
+            None => trusting.with_no_client_auth(),
+            Some((chain, key)) => trusting
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| fault(format!("the client certificate or its key: {error}")))?,
+        };
+        config.alpn_protocols = match self.http {
+            Http::One => vec![b"http/1.1".to_vec()],
+            Http::Two => vec![b"h2".to_vec()],
+        };
+        let config = Arc::new(config);
+        self.tls = Some(config.clone());
+        Ok(config)
+    }
+}
+
+/// The proxy between here and `endpoint`, if there is one.
+fn proxy_to(endpoint: &Endpoint) -> Option<Intercept> {
+    if endpoint.is_loopback() {
+        return None;
+    }
+    let of = |proxy: &Option<String>| proxy.clone().unwrap_or_default();
+    Matcher::builder()
+        .all(of(&endpoint.proxy.all))
+        .http(of(&endpoint.proxy.http))
+        .https(of(&endpoint.proxy.https))
+        .no(of(&endpoint.proxy.no))
+        .build()
+        .intercept(&endpoint.uri)
+}
+
+fn is_ip(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default();
+    host.starts_with('[') || host.parse::<std::net::Ipv4Addr>().is_ok()
+}
+
+/// A tunnel takes 443 for a port that is left out, whatever the scheme.
+fn with_port(uri: &Uri) -> Uri {
+    if uri.port().is_some() || uri.scheme_str() != Some("http") {
+        return uri.clone();
+    }
+    let mut parts = uri.clone().into_parts();
+    let authority = format!("{}:80", uri.host().unwrap_or_default());
+    parts.authority = authority.parse().ok().or(parts.authority);
+    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
+}
+
+/// The trusted CAs; the inner error is a sentence about there being none.
+fn roots(files: &TlsFiles) -> Result<Result<RootCertStore, String>, ExportError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = &files.certificate {
+        let certificates = read_certificates(path)?;
+        let (added, _) = roots.add_parsable_certificates(certificates);
+        if added == 0 {
+            return Err(no_pem(path, "certificate"));
+        }
+        return Ok(Ok(roots));
+    }
+    let system = rustls_native_certs::load_native_certs();
+    let (added, _) = roots.add_parsable_certificates(system.certs);
+    if added == 0 {
+        let errors: Vec<String> = system.errors.iter().map(|error| chain(error)).collect();
+        return Ok(Err(format!(
+            "this machine has no CA certificates to check the collector's with{}{}: install \
+             ca-certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the PEM file of the \
+             collector's CA",
+            if errors.is_empty() { "" } else { " – " },
+            errors.join("; "),
+        )));
+    }
+    Ok(Ok(roots))
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn identity(files: &TlsFiles) -> Result<Option<Identity>, ExportError> {
+    let (Some(chain), Some(key)) = (&files.client_certificate, &files.client_key) else {
+        return Ok(None);
+    };
+    let certificates = read_certificates(chain)?;
+    if certificates.is_empty() {
+        return Err(no_pem(chain, "certificate"));
+    }
+    match PrivateKeyDer::from_pem_file(key) {
+        Ok(key) => Ok(Some((certificates, key))),
+        Err(error) => Err(pem_fault(key, &error)),
+    }
+}
+
+fn read_certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, ExportError> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| pem_fault(path, &error))
+}
+
+fn pem_fault(path: &std::path::Path, error: &rustls::pki_types::pem::Error) -> ExportError {
+    match error {
+        rustls::pki_types::pem::Error::NoItemsFound => no_pem(path, "private key"),
+        error => ExportError::File { path: path.to_owned(), cause: chain(error) },
+    }
+}
+
+fn no_pem(path: &std::path::Path, what: &str) -> ExportError {
+    ExportError::File { path: path.to_owned(), cause: format!("no {what} in PEM form") }
+}
+
+/// What went wrong with a handshake, and what helps.
+fn tls_words(error: &std::io::Error) -> String {
+    let hint = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        )) => {
+            ": no CA that is trusted here signed it; set OTEL_EXPORTER_OTLP_CERTIFICATE to the PEM \
+             file of the one that did"
+        }
+        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            ": it does not speak TLS; is it an http:// endpoint?"
+        }
+        _ if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            ": it closed the connection; is it an http:// endpoint?"
+        }
+        _ => "",
+    };
+    format!("TLS handshake failed: {}{hint}", chain(error))
+}
+
+/// The system's resolver, which tells when it is done.
+#[derive(Clone)]
+struct Resolver {
+    system: GaiResolver,
+    progress: Progress,
+}
+
+impl Service<Name> for Resolver {
+    type Response = <GaiResolver as Service<Name>>::Response;
+    type Error = std::io::Error;
+    type Future =
+        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.system.poll_ready(context)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let lookup: GaiFuture = self.system.call(name);
+        let progress = self.progress.clone();
+        Box::pin(async move {
+            let addresses = lookup.await;
+            // A proxy's name is looked up too; the way through it goes on being the step.
+            if progress.get() == Doing::Resolving {
+                progress.set(Doing::Connecting);
+            }
+            addresses
+        })
+    }
+}

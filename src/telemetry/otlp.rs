@@ -1,0 +1,255 @@
+//! OTLP, over gRPC or HTTP: one deadline over name, connection, TLS, answer and all tries.
+
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hyper::body::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::attempt::{Again, Failed, Outcome};
+use super::endpoint::{Endpoint, Protocol};
+use super::grpc_client::GrpcClient;
+use super::http_client::HttpClient;
+use super::net::Progress;
+use super::request::Request;
+use super::way_out::{Accepted, Doing, ExportError, WayOut};
+
+/// To the OTLP endpoints of the two signals.
+///
+/// All of it happens on a thread of its own, started by the first request: a caller may well be a
+/// task of some runtime, which must not be run within. Whatever that thread is stuck in, such as a
+/// name server that does not answer, [`send`](WayOut::send) comes back. Dropping it does not wait.
+///
+/// A request that the collector asks to be sent again (gRPC `UNAVAILABLE` and its like, HTTP 429,
+/// 502, 503, 504) is, until the deadline; one that the network lost is sent three times at most.
+#[derive(Debug)]
+pub struct Otlp {
+    traces: Option<Endpoint>,
+    metrics: Option<Endpoint>,
+    worker: Mutex<Option<UnboundedSender<Job>>>,
+}
+
+#[derive(Debug)]
+struct Job {
+    request: Request,
+    started: Instant,
+    deadline: Instant,
+    progress: Progress,
+    answer: SyncSender<Result<Accepted, ExportError>>,
+}
+
+/// What the worker has before the caller stops waiting for it: so that it is the worker, who knows
+/// more, that tells what the deadline passed in.
+const GRACE: Duration = Duration::from_millis(200);
+
+const TRIES_OF_THE_NETWORK: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+impl Otlp {
+    /// The way to these endpoints. A signal that has none is accepted and dropped.
+    pub fn new(traces: Option<Endpoint>, metrics: Option<Endpoint>) -> Self {
+        Self { traces, metrics, worker: Mutex::new(None) }
+    }
+
+    fn submit(&self, job: Job) -> Result<(), ExportError> {
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        if worker.is_none() {
+            *worker = Some(start(self.traces.clone(), self.metrics.clone())?);
+        }
+        let sent = worker.as_ref().map(|worker| worker.send(job));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            _ => {
+                *worker = None;
+                Err(ExportError::System { cause: "the export thread has ended".to_owned() })
+            }
+        }
+    }
+}
+
+impl WayOut for Otlp {
+    fn send(&self, request: Request, deadline: Instant) -> Result<Accepted, ExportError> {
+        let endpoint = match request {
+            Request::Traces(_) => &self.traces,
+            Request::Metrics(_) => &self.metrics,
+        };
+        let Some(endpoint) = endpoint else { return Ok(Accepted::default()) };
+        let started = Instant::now();
+        let deadline =
+            started.checked_add(endpoint.timeout).map_or(deadline, |own| own.min(deadline));
+        let progress = Progress::default();
+        let (answer, result) = sync_channel(1);
+        self.submit(Job { request, started, deadline, progress: progress.clone(), answer })?;
+        let patience = deadline.saturating_duration_since(Instant::now()).saturating_add(GRACE);
+        match result.recv_timeout(patience) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(ExportError::Late {
+                to: endpoint.uri.to_string(),
+                doing: progress.get(),
+                within: deadline.saturating_duration_since(started),
+                before: None,
+            }),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(ExportError::System { cause: "the export thread has ended".to_owned() })
+            }
+        }
+    }
+}
+
+fn start(
+    traces: Option<Endpoint>,
+    metrics: Option<Endpoint>,
+) -> Result<UnboundedSender<Job>, ExportError> {
+    let fault = |error: std::io::Error| ExportError::System {
+        cause: format!("no thread to export from: {error}"),
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fault)?;
+    let (sender, jobs) = unbounded_channel();
+    thread::Builder::new()
+        .name("gym-otlp".to_owned())
+        .spawn(move || {
+            runtime.block_on(work(traces, metrics, jobs));
+            // A lookup that still hangs is left behind.
+            runtime.shutdown_background();
+        })
+        .map_err(fault)?;
+    Ok(sender)
+}
+
+async fn work(
+    traces: Option<Endpoint>,
+    metrics: Option<Endpoint>,
+    mut jobs: UnboundedReceiver<Job>,
+) {
+    let mut traces = traces.map(Client::new);
+    let mut metrics = metrics.map(Client::new);
+    while let Some(job) = jobs.recv().await {
+        let client = match job.request {
+            Request::Traces(_) => &mut traces,
+            Request::Metrics(_) => &mut metrics,
+        };
+        let result = match client {
+            Some(client) => client.send(&job).await,
+            None => Ok(Accepted::default()),
+        };
+        // The caller may have given up.
+        job.answer.try_send(result).unwrap_or_default();
+    }
+}
+
+struct Client {
+    endpoint: Endpoint,
+    protocol: ProtocolClient,
+}
+
+enum ProtocolClient {
+    Grpc(GrpcClient),
+    Http(HttpClient),
+}
+
+impl Client {
+    fn new(endpoint: Endpoint) -> Self {
+        let protocol = ProtocolClient::new(endpoint.clone());
+        Self { endpoint, protocol }
+    }
+
+    async fn send(&mut self, job: &Job) -> Result<Accepted, ExportError> {
+        let body = self.protocol.encode(&job.request)?;
+        self.protocol.watch(&job.progress);
+        let mut tries = Tries { count: 0, before: None };
+        loop {
+            let attempt = self.protocol.attempt(&job.request, body.clone(), job.deadline);
+            let failed = match tokio::time::timeout_at(job.deadline.into(), attempt).await {
+                Ok(Ok(accepted)) => return Ok(accepted),
+                Ok(Err(failed)) => failed,
+                Err(_) => {
+                    // Whatever it was in the middle of would never be answered on it.
+                    self.protocol = ProtocolClient::new(self.endpoint.clone());
+                    return Err(ExportError::Late {
+                        to: self.protocol.name(),
+                        doing: job.progress.get(),
+                        within: job.deadline.saturating_duration_since(job.started),
+                        before: tries.before.map(|error| error.to_string()),
+                    });
+                }
+            };
+            let pause = tries.pause(&failed, job.deadline);
+            let Some(pause) = pause else { return Err(failed.error) };
+            job.progress.set(Doing::Pausing);
+            tokio::time::sleep(pause).await;
+            tries.before = Some(failed.error);
+        }
+    }
+}
+
+impl ProtocolClient {
+    fn new(endpoint: Endpoint) -> Self {
+        match endpoint.protocol {
+            Protocol::Grpc => Self::Grpc(GrpcClient::new(endpoint)),
+            Protocol::HttpProtobuf | Protocol::HttpJson => Self::Http(HttpClient::new(endpoint)),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Grpc(client) => client.name(),
+            Self::Http(client) => client.name(),
+        }
+    }
+
+    fn watch(&mut self, progress: &Progress) {
+        match self {
+            Self::Grpc(client) => client.watch(progress.clone()),
+            Self::Http(client) => client.watch(progress.clone()),
+        }
+    }
+
+    fn encode(&self, request: &Request) -> Result<Bytes, ExportError> {
+        match self {
+            // tonic encodes each try itself.
+            Self::Grpc(_) => Ok(Bytes::new()),
+            Self::Http(client) => client.encode(request),
+        }
+    }
+
+    async fn attempt(&mut self, request: &Request, body: Bytes, deadline: Instant) -> Outcome {
+        match self {
+            Self::Grpc(client) => client.attempt(request, deadline).await,
+            Self::Http(client) => client.attempt(request, body).await,
+        }
+    }
+}
+
+struct Tries {
+    count: u32,
+    before: Option<ExportError>,
+}
+
+impl Tries {
+    /// How long to wait before the next try; `None` if there is none, or none before `deadline`.
+    fn pause(&mut self, failed: &Failed, deadline: Instant) -> Option<Duration> {
+        self.count = self.count.saturating_add(1);
+        let backoff = FIRST_PAUSE
+            .saturating_mul(1 << self.count.saturating_sub(1).min(8))
+            .min(LONGEST_PAUSE)
+            .mul_f64(jitter());
+        let pause = match failed.again {
+            Again::Never => return None,
+            Again::AFewTimes if self.count >= TRIES_OF_THE_NETWORK => return None,
+            Again::AFewTimes | Again::Asked(None) => backoff,
+            Again::Asked(Some(wait)) => wait.max(backoff),
+        };
+        (pause < deadline.saturating_duration_since(Instant::now())).then_some(pause)
+    }
+}
+
+/// Between a half and one, so that servers that failed together do not come back together.
+fn jitter() -> f64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let random = RandomState::new().build_hasher().finish() >> 32;
+    0.5 + 0.5 * (random as f64 / f64::from(u32::MAX))
+}

@@ -1,0 +1,772 @@
+//! Every way in which sending goes wrong: what is said, with which status, and how soon.
+
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::process::Command;
+use std::time::Duration;
+
+use gym_stamp::telemetry::Protocol::{self, Grpc, HttpJson, HttpProtobuf};
+use rstest::rstest;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::support::certificates::Authority;
+use crate::support::collector::{
+    Collector, GrpcAnswer, HttpAnswer, closed, full, listener, silent, tunnel,
+};
+use crate::support::export::{Export, folder};
+use crate::support::toolbox::program;
+
+fn http(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+fn https(address: SocketAddr) -> String {
+    format!("https://localhost:{}", address.port())
+}
+
+#[rstest]
+fn refused(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: Protocol) {
+    Export::of_a_span()
+        .to(http(closed()))
+        .over(protocol)
+        .within(Duration::from_secs(30))
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("1 span not accepted: http://127.0.0.1:")
+        .said("Connection refused");
+}
+
+#[rstest]
+fn accepts_and_never_answers(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: Protocol) {
+    Export::of_a_span()
+        .to(http(silent()))
+        .over(protocol)
+        .run()
+        .failed()
+        .after(Duration::from_secs(1))
+        .in_lines(1)
+        .said("connected, but no answer within 1000 ms");
+}
+
+#[rstest]
+fn never_finishes_the_tls_handshake(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let ca = Authority::new().write(&folder(&format!("handshake-{protocol:?}")));
+    Export::of_a_span()
+        .to(https(silent()))
+        .over(protocol)
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
+        .run()
+        .failed()
+        .after(Duration::from_secs(1))
+        .in_lines(1)
+        .said("no TLS handshake within 1000 ms");
+}
+
+#[rstest]
+fn connection_that_never_completes(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let (address, _held) = full();
+    Export::of_a_span()
+        .to(http(address))
+        .over(protocol)
+        .run()
+        .failed()
+        .after(Duration::from_secs(1))
+        .in_lines(1)
+        .said("no connection within 1000 ms");
+}
+
+/// A name server that takes every question and answers none, in namespaces of their own.
+#[rstest]
+fn name_that_never_resolves(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let folder = folder(&format!("resolve-{protocol:?}"));
+    let resolv_conf = folder.join("resolv.conf");
+    std::fs::write(&resolv_conf, "nameserver 192.0.2.1\noptions timeout:30 attempts:5\n").unwrap();
+    let unshare = program("unshare", "util-linux");
+    let may = Command::new(&unshare).args(["--mount", "--net", "true"]).status().unwrap();
+    assert!(may.success(), "namespaces need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN");
+    program("ip", "iproute2");
+    // A neighbour that is known but not there: packets to it go, and nothing comes.
+    let script = "set -e; mount --bind \"$0\" /etc/resolv.conf; ip link set lo up
+        ip link add black-hole type dummy 2>/dev/null || ip tuntap add black-hole mode tap
+        ip address add 192.0.2.2/24 dev black-hole
+        ip link set black-hole up
+        ip neighbour add 192.0.2.1 lladdr 02:00:00:00:00:01 dev black-hole
+        exec \"$@\"";
+    let ended = Export::of_a_span()
+        .to("http://collector.example:4317")
+        .over(protocol)
+        .by(&[
+            unshare.to_str().unwrap(),
+            "--mount",
+            "--net",
+            "sh",
+            "-c",
+            script,
+            resolv_conf.to_str().unwrap(),
+        ])
+        .run();
+    ended
+        .failed()
+        .after(Duration::from_secs(1))
+        .in_lines(1)
+        .said("http://collector.example:4317/")
+        .said("name not resolved within 1000 ms");
+}
+
+#[rstest]
+fn name_that_does_not_exist(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    Export::of_a_span()
+        .to("http://collector.invalid:4317")
+        .over(protocol)
+        .within(Duration::from_secs(20))
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("failed to lookup address information");
+}
+
+#[rstest]
+fn unauthorized_over_http(#[values(HttpProtobuf, HttpJson)] protocol: Protocol) {
+    let body = br#"{"code": 16, "message": "no token"}"#;
+    let answer = HttpAnswer::new("401 Unauthorized", &["Content-Type: application/json"], body);
+    let collector = Collector::http([answer]);
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("refused it: 401 Unauthorized: no token");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[test]
+fn unauthenticated_over_grpc() {
+    let collector = Collector::grpc([GrpcAnswer::Refused(Status::unauthenticated("no token"))]);
+    Export::of_a_span()
+        .to(collector.url())
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("refused it: Unauthenticated: no token");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+fn too_many_requests(seconds: u32) -> HttpAnswer {
+    HttpAnswer::new("429 Too Many Requests", &[&format!("Retry-After: {seconds}")], b"")
+}
+
+fn exhausted(seconds: u64) -> GrpcAnswer {
+    let mut details = ErrorDetails::new();
+    details.set_retry_info(Some(Duration::from_secs(seconds)));
+    let status = Status::with_error_details(Code::ResourceExhausted, "too fast", details);
+    GrpcAnswer::Refused(status)
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([too_many_requests(1), HttpAnswer::ok()]))]
+#[case(HttpJson, Collector::http([too_many_requests(1), HttpAnswer::ok()]))]
+#[case(Grpc, Collector::grpc([exhausted(1), GrpcAnswer::ok()]))]
+fn told_to_wait(#[case] protocol: Protocol, #[case] collector: Collector) {
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .within(Duration::from_secs(10))
+        .run()
+        .succeeded()
+        .after(Duration::from_secs(1));
+    assert_eq!(collector.seen().len(), 2);
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([too_many_requests(60)]))]
+#[case(Grpc, Collector::grpc([exhausted(60)]))]
+fn told_to_wait_beyond_the_deadline(#[case] protocol: Protocol, #[case] collector: Collector) {
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("to be tried again in 60 s");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+/// Without a word about when to come back, that is what a collector says to who sends too much.
+#[test]
+fn resource_exhausted_for_good() {
+    let status = Status::resource_exhausted("message larger than max");
+    let collector = Collector::grpc([GrpcAnswer::Refused(status)]);
+    Export::of_a_span()
+        .to(collector.url())
+        .run()
+        .failed()
+        .at_once()
+        .said("ResourceExhausted: message larger than max");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+fn unavailable() -> (HttpAnswer, GrpcAnswer) {
+    (
+        HttpAnswer::new("503 Service Unavailable", &["Content-Type: text/plain"], b"starting\n"),
+        GrpcAnswer::Refused(Status::unavailable("starting")),
+    )
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([unavailable().0, unavailable().0, HttpAnswer::ok()]))]
+#[case(HttpJson, Collector::http([unavailable().0, unavailable().0, HttpAnswer::ok()]))]
+#[case(Grpc, Collector::grpc([unavailable().1, unavailable().1, GrpcAnswer::ok()]))]
+fn unavailable_then_success(#[case] protocol: Protocol, #[case] collector: Collector) {
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .within(Duration::from_secs(10))
+        .run()
+        .succeeded();
+    assert_eq!(collector.seen().len(), 3);
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([unavailable().0]))]
+#[case(Grpc, Collector::grpc([unavailable().1]))]
+fn unavailable_for_good(#[case] protocol: Protocol, #[case] collector: Collector) {
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("navailable: starting");
+    assert!(collector.seen().len() > 1);
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([HttpAnswer::partial(HttpProtobuf, 1, "too old")]))]
+#[case(HttpJson, Collector::http([HttpAnswer::partial(HttpJson, 1, "too old")]))]
+#[case(Grpc, Collector::grpc([GrpcAnswer::partial(1, "too old")]))]
+fn partial_success(#[case] protocol: Protocol, #[case] collector: Collector) {
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("rejected 1 of 1 span: too old");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([HttpAnswer::partial(HttpProtobuf, 0, "send less")]))]
+#[case(HttpJson, Collector::http([HttpAnswer::partial(HttpJson, 0, "send less")]))]
+#[case(Grpc, Collector::grpc([GrpcAnswer::partial(0, "send less")]))]
+fn remark_on_success(#[case] protocol: Protocol, #[case] collector: Collector) {
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .run()
+        .ended_with(0)
+        .in_lines(1)
+        .said("send less");
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([html()]))]
+#[case(HttpJson, Collector::http([html()]))]
+#[case(Grpc, Collector::grpc([GrpcAnswer::OtherContent("text/html")]))]
+fn wrong_content_type(#[case] protocol: Protocol, #[case] collector: Collector) {
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("does not speak OTLP: it answered 200 OK with text/html");
+}
+
+fn html() -> HttpAnswer {
+    HttpAnswer::new("200 OK", &["Content-Type: text/html; charset=utf-8"], b"<html>Welcome</html>")
+}
+
+#[rstest]
+#[case("application/json", b"<html>")]
+#[case("application/x-protobuf", b"<html>")]
+fn unreadable_answer(#[case] kind: &str, #[case] body: &[u8]) {
+    let answer = HttpAnswer::new("200 OK", &[&format!("Content-Type: {kind}")], body);
+    Export::of_a_span()
+        .to(Collector::http([answer]).url())
+        .over(HttpProtobuf)
+        .run()
+        .failed()
+        .at_once()
+        .said("its answer cannot be read");
+}
+
+#[test]
+fn moved() {
+    let answer = HttpAnswer::new(
+        "301 Moved Permanently",
+        &["Location: https://elsewhere.example/v1/traces"],
+        b"",
+    );
+    Export::of_a_span()
+        .to(Collector::http([answer]).url())
+        .over(HttpProtobuf)
+        .run()
+        .failed()
+        .said("moved to https://elsewhere.example/v1/traces");
+}
+
+#[rstest]
+fn plain_text_on_a_tls_port(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let collector = Collector::http([HttpAnswer::ok()]);
+    let ca = Authority::new().write(&folder(&format!("plain-{protocol:?}")));
+    Export::of_a_span()
+        .to(https(collector.address))
+        .over(protocol)
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("TLS handshake failed");
+}
+
+#[rstest]
+fn tls_on_a_plain_text_port(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let server = Authority::new().server();
+    let collector = Collector::https(server.config(), [HttpAnswer::ok()]);
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("is it an https://");
+}
+
+fn secure(
+    protocol: Protocol,
+    tls: std::sync::Arc<tokio_rustls::rustls::ServerConfig>,
+) -> Collector {
+    match protocol {
+        Grpc => Collector::grpcs(tls, [GrpcAnswer::ok()]),
+        _ => Collector::https(tls, [HttpAnswer::ok()]),
+    }
+}
+
+#[rstest]
+fn known_ca(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: Protocol) {
+    let authority = Authority::new();
+    let collector = secure(protocol, authority.server().config());
+    let ca = authority.write(&folder(&format!("known-{protocol:?}")));
+    Export::of_a_span()
+        .to(https(collector.address))
+        .over(protocol)
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
+        .run()
+        .succeeded();
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[rstest]
+fn unknown_ca(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let collector = secure(protocol, Authority::new().server().config());
+    let other = Authority::new().write(&folder(&format!("unknown-{protocol:?}")));
+    Export::of_a_span()
+        .to(https(collector.address))
+        .over(protocol)
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", other.to_str().unwrap())
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("invalid peer certificate")
+        .said("set OTEL_EXPORTER_OTLP_CERTIFICATE");
+    assert_eq!(collector.seen().len(), 0);
+}
+
+#[rstest]
+fn expired_certificate(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let authority = Authority::new();
+    let collector = secure(protocol, authority.expired_server().config());
+    let ca = authority.write(&folder(&format!("expired-{protocol:?}")));
+    Export::of_a_span()
+        .to(https(collector.address))
+        .over(protocol)
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("expired");
+}
+
+/// As in an image without `ca-certificates`.
+#[rstest]
+fn no_ca_on_this_machine(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let empty = folder(&format!("no-ca-{protocol:?}"));
+    Export::of_a_span()
+        .to("https://localhost:1")
+        .over(protocol)
+        .env("SSL_CERT_DIR", empty.to_str().unwrap())
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("no CA certificates")
+        .said("OTEL_EXPORTER_OTLP_CERTIFICATE");
+}
+
+#[test]
+fn ca_file_that_is_missing() {
+    Export::of_a_span()
+        .to("https://localhost:1")
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/ca.pem")
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("/no/such/ca.pem: ")
+        .said("No such file");
+}
+
+#[rstest]
+fn client_certificate(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let authority = Authority::new();
+    let tls = authority.asking_clients(&authority.server());
+    let collector = secure(protocol, tls);
+    let folder = folder(&format!("client-{protocol:?}"));
+    let ca = authority.write(&folder);
+    let (certificate, key) = authority.client().write(&folder);
+    let trusting = || {
+        Export::of_a_span()
+            .to(https(collector.address))
+            .over(protocol)
+            .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
+    };
+    trusting()
+        .env("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", certificate.to_str().unwrap())
+        .env("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())
+        .run()
+        .succeeded();
+    trusting().within(Duration::from_secs(10)).run().failed().said("CertificateRequired");
+    trusting()
+        .env("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())
+        .run()
+        .failed()
+        .said("of no use without OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([HttpAnswer::cut()]), "the answer was cut short")]
+#[case(HttpJson, Collector::http([HttpAnswer::cut()]), "the answer was cut short")]
+#[case(Grpc, Collector::grpc([GrpcAnswer::Hangup]), "it closed the connection")]
+fn closes_in_mid_answer(
+    #[case] protocol: Protocol,
+    #[case] collector: Collector,
+    #[case] words: &str,
+) {
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said(words);
+}
+
+#[rstest]
+#[case(HttpProtobuf, Collector::http([HttpAnswer::cut(), HttpAnswer::ok()]))]
+#[case(Grpc, Collector::grpc([GrpcAnswer::Hangup, GrpcAnswer::ok()]))]
+fn closes_once(#[case] protocol: Protocol, #[case] collector: Collector) {
+    Export::of_a_span().to(collector.url()).over(protocol).run().succeeded();
+}
+
+#[rstest]
+fn loopback_is_never_reached_through_a_proxy(
+    #[values(Grpc, HttpProtobuf)] protocol: Protocol,
+    #[values("127.0.0.1", "localhost")] host: &str,
+) {
+    let collector = Collector::willing(protocol);
+    Export::of_a_span()
+        .to(format!("http://{host}:{}", collector.address.port()))
+        .over(protocol)
+        .env("http_proxy", http(closed()))
+        .env("HTTP_PROXY", http(closed()))
+        .env("all_proxy", http(closed()))
+        .run()
+        .succeeded();
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[test]
+fn plain_http_is_passed_on_by_a_proxy() {
+    let proxy = Collector::http([HttpAnswer::ok()]);
+    Export::of_a_span()
+        .to("http://collector.invalid:4318")
+        .over(HttpProtobuf)
+        .env("http_proxy", format!("http://user:pass@{}", proxy.address))
+        .run()
+        .succeeded();
+    let seen = proxy.seen().remove(0);
+    assert_eq!(seen.target, "POST http://collector.invalid:4318/v1/traces");
+    assert!(seen.headers.contains(&"proxy-authorization: Basic dXNlcjpwYXNz".to_owned()));
+    assert!(seen.headers.contains(&"host: collector.invalid:4318".to_owned()));
+}
+
+#[test]
+fn grpc_goes_through_a_proxy_in_a_tunnel() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    let (proxy, asked) = tunnel(collector.address);
+    Export::of_a_span()
+        .to("http://collector.invalid:4317")
+        .over(Grpc)
+        .env("http_proxy", http(proxy))
+        .run()
+        .succeeded();
+    assert_eq!(asked.recv().unwrap(), "CONNECT collector.invalid:4317 HTTP/1.1");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[test]
+fn a_proxy_that_is_not_there_is_named() {
+    let proxy = closed();
+    Export::of_a_span()
+        .to("http://collector.invalid:4318")
+        .over(HttpProtobuf)
+        .env("http_proxy", format!("http://user:secret@{proxy}"))
+        .run()
+        .failed()
+        .in_lines(1)
+        .said(&format!("through the proxy http://{proxy}/"))
+        .never_said("secret");
+}
+
+#[test]
+fn no_proxy_is_obeyed() {
+    Export::of_a_span()
+        .to("http://collector.invalid:4318")
+        .over(HttpProtobuf)
+        .env("http_proxy", Collector::http([HttpAnswer::ok()]).url())
+        .env("no_proxy", ".invalid")
+        .run()
+        .failed()
+        .said("failed to lookup address");
+}
+
+#[test]
+fn endpoint_without_scheme() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    let bare = collector.address.to_string();
+    let endpoint = |protocol: &str| {
+        Export::of_a_span()
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", bare.clone())
+            .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    };
+    // As the Python SDK has it: TLS, unless told otherwise.
+    endpoint("grpc").run().failed().in_lines(1).said(&format!("https://{bare}/"));
+    endpoint("grpc").env("OTEL_EXPORTER_OTLP_INSECURE", "true").run().succeeded();
+    endpoint("http/protobuf")
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said(&format!("OTEL_EXPORTER_OTLP_ENDPOINT: {bare} has no scheme: write http://{bare}"));
+    Export::of_a_span().to(bare.clone()).over(HttpProtobuf).run().ended_with(2).in_lines(1);
+}
+
+#[rstest]
+#[case("", "POST /v1/traces")]
+#[case("/", "POST /v1/traces")]
+#[case("/otlp", "POST /otlp/v1/traces")]
+#[case("/otlp/", "POST /otlp/v1/traces")]
+#[case("/otlp?key=1", "POST /otlp/v1/traces?key=1")]
+fn endpoint_with_path(#[case] path: &str, #[case] target: &str) {
+    let collector = Collector::http([HttpAnswer::ok()]);
+    Export::of_a_span()
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{}{path}", collector.url()))
+        .over(HttpProtobuf)
+        .run()
+        .succeeded();
+    assert_eq!(collector.seen()[0].target, target);
+}
+
+#[rstest]
+#[case("", "POST /")]
+#[case("/otlp", "POST /otlp")]
+#[case("/v1/traces", "POST /v1/traces")]
+fn signals_own_endpoint_with_path(#[case] path: &str, #[case] target: &str) {
+    let collector = Collector::http([HttpAnswer::ok()]);
+    Export::of_a_span()
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", http(closed()))
+        .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}{path}", collector.url()))
+        .over(HttpProtobuf)
+        .run()
+        .succeeded();
+    assert_eq!(collector.seen()[0].target, target);
+}
+
+/// As in the Python SDK.
+#[test]
+fn endpoint_with_path_over_grpc() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    Export::of_a_span().to(format!("{}/v1/traces", collector.url())).run().succeeded();
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[rstest]
+fn endpoint_with_ipv6(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+    let collector = match protocol {
+        Grpc => Collector::grpc_on(listener, None, [GrpcAnswer::ok()]),
+        _ => Collector::http_on(listener, None, [HttpAnswer::ok()]),
+    };
+    Export::of_a_span()
+        .to(format!("http://[::1]:{}", collector.address.port()))
+        .over(protocol)
+        .env("http_proxy", http(closed()))
+        .run()
+        .succeeded();
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[test]
+fn empty_variables() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    let mut export =
+        Export::of_a_span().env("OTEL_EXPORTER_OTLP_ENDPOINT", format!(" {} ", collector.url()));
+    for name in [
+        "OTEL_SDK_DISABLED",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_COMPRESSION",
+        "OTEL_EXPORTER_OTLP_TIMEOUT",
+        "OTEL_EXPORTER_OTLP_CERTIFICATE",
+        "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+        "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+        "http_proxy",
+        "no_proxy",
+    ] {
+        export = export.env(name, if name.contains("OTEL") { " " } else { "" });
+    }
+    export.run().succeeded();
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[test]
+fn disabled_sdk() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    Export::of_a_span()
+        .to(collector.url())
+        .env("OTEL_SDK_DISABLED", "true")
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("OTEL_SDK_DISABLED=true: nothing is sent");
+    assert_eq!(collector.seen().len(), 0);
+}
+
+#[rstest]
+fn headers_and_gzip(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: Protocol) {
+    let collector = Collector::willing(protocol);
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .env("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+        .env("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20abc%3D, x-tenant = a ,broken,")
+        .run()
+        .ended_with(0)
+        .in_lines(1)
+        .said("OTEL_EXPORTER_OTLP_HEADERS: entry 3 is left out");
+    let seen = collector.seen().remove(0);
+    assert!(seen.headers.contains(&"authorization: Basic abc=".to_owned()), "{seen:?}");
+    assert!(seen.headers.contains(&"x-tenant: a".to_owned()), "{seen:?}");
+    let encoding = if protocol == Grpc { "grpc-encoding: gzip" } else { "content-encoding: gzip" };
+    assert!(seen.headers.contains(&encoding.to_owned()), "{seen:?}");
+}
+
+#[rstest]
+#[case(&["--timeout", "0"])]
+#[case(&["--timeout", "soon"])]
+#[case(&["--protocol", "http"])]
+#[case(&["--endpoint", "ftp://127.0.0.1"])]
+#[case(&["--endpoint", "http://"])]
+#[case(&["--endpoint", "http://user:pass@127.0.0.1"])]
+#[case(&["--nonsense"])]
+fn wrong_usage(#[case] args: &[&str]) {
+    let mut export = Export::of_a_span();
+    for &arg in args {
+        export = export.arg(arg);
+    }
+    export.run().ended_with(2).never_said("pass@");
+}
+
+/// A port that some HTTP/2 speaker listens on whose certificate is good, but that is no gRPC.
+#[test]
+fn tls_without_http2() {
+    let authority = Authority::new();
+    let mut tls = (*authority.server().config()).clone();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let collector = Collector::https(tls.into(), [HttpAnswer::ok()]);
+    let ca = authority.write(&folder("no-http2"));
+    Export::of_a_span()
+        .to(https(collector.address))
+        .over(Grpc)
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
+        .run()
+        .failed()
+        .in_lines(1);
+}
+
+#[test]
+fn grpc_to_an_http_endpoint() {
+    let collector = Collector::http([HttpAnswer::ok()]);
+    Export::of_a_span()
+        .to(collector.url())
+        .over(Grpc)
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .in_lines(1);
+}
+
+#[test]
+fn http_to_a_grpc_endpoint() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    Export::of_a_span()
+        .to(collector.url())
+        .over(HttpProtobuf)
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("does not answer in HTTP/1");
+}
+
+/// Words of ours that nobody can read are no reason to fail, nor to crash.
+#[test]
+fn closed_standard_error() {
+    let (_listener, address) = listener();
+    let ended = Export::of_a_span()
+        .to(http(address))
+        .over(HttpProtobuf)
+        .by(&["sh", "-c", "exec \"$0\" \"$@\" 2>&-"])
+        .run();
+    ended.ended_with(1);
+}
