@@ -7,4 +7,6 @@ pub mod collector;
 #[cfg(feature = "cli")]
 pub mod export;
 pub mod records;
+#[cfg(feature = "cli")]
+pub mod rotel;
 pub mod toolbox;
