@@ -12,6 +12,8 @@ mod axum_example;
 #[cfg(feature = "cli")]
 mod export_failures;
 #[cfg(feature = "cli")]
+mod export_files;
+#[cfg(feature = "cli")]
 mod one_tree;
 mod server_stamps;
 #[cfg(feature = "telemetry")]
