@@ -78,10 +78,10 @@ impl Door {
 
     /// Where requests go, as errors name it.
     pub(super) fn name(&self) -> String {
-        let uri = self.endpoint.uri.to_string();
+        let place = self.endpoint.place();
         match &self.proxy {
-            Some(proxy) => format!("{uri} through the proxy {}", proxy.uri()),
-            None => uri,
+            Some(proxy) => format!("{place} through the proxy {}", proxy.uri()),
+            None => place,
         }
     }
 
@@ -117,6 +117,10 @@ impl Door {
         });
         direct.enforce_http(false);
         direct.set_nodelay(true);
+        if self.proxy.as_ref().is_some_and(|proxy| proxy.uri().scheme_str() != Some("http")) {
+            let cause = format!("{}: a proxy can only be http://", self.name());
+            return Err(ExportError::System { cause });
+        }
         let unreached = |error: &(dyn Error + 'static)| ExportError::Unreached {
             to: self.name(),
             cause: chain(error),

@@ -24,6 +24,19 @@ use super::way_out::{Accepted, Doing, ExportError, WayOut};
 ///
 /// A request that the collector asks to be sent again (gRPC `UNAVAILABLE` and its like, HTTP 429,
 /// 502, 503, 504) is, until the deadline; one that the network lost is sent three times at most.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use gym_stamp::telemetry::{Endpoint, Otlp, Overrides, Request, Resource, Signal, WayOut};
+///
+/// let env = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| "http://[::1]:1".into());
+/// let endpoint = Endpoint::from_env(&env, Signal::Traces, &Overrides::default(), &mut Vec::new())?;
+/// let otlp = Otlp::new(Some(endpoint), None);
+/// let request = Request::of_spans(&Resource::default(), &[]);
+/// let nobody_is_there = otlp.send(request, Instant::now() + Duration::from_secs(1));
+/// assert!(nobody_is_there.unwrap_err().to_string().starts_with("http://[::1]:1/: "));
+/// # Ok::<(), gym_stamp::telemetry::SettingError>(())
+/// ```
 #[derive(Debug)]
 pub struct Otlp {
     traces: Option<Endpoint>,
@@ -87,7 +100,7 @@ impl WayOut for Otlp {
         match result.recv_timeout(patience) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => Err(ExportError::Late {
-                to: endpoint.uri.to_string(),
+                to: endpoint.place(),
                 doing: progress.get(),
                 within: deadline.saturating_duration_since(started),
                 before: None,

@@ -557,6 +557,20 @@ fn a_proxy_that_is_not_there_is_named() {
         .never_said("secret");
 }
 
+#[rstest]
+#[case("https://127.0.0.1:1")]
+#[case("socks5://127.0.0.1:1")]
+fn a_proxy_of_another_kind(#[case] proxy: &str) {
+    Export::of_a_span()
+        .to("http://collector.invalid:4317")
+        .env("http_proxy", proxy)
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("a proxy can only be http://");
+}
+
 #[test]
 fn no_proxy_is_obeyed() {
     Export::of_a_span()
@@ -757,6 +771,17 @@ fn http_to_a_grpc_endpoint() {
         .failed()
         .in_lines(1)
         .said("does not answer in HTTP/1");
+}
+
+#[test]
+fn what_follows_a_question_mark_is_not_repeated() {
+    Export::of_a_span()
+        .to(format!("{}/otlp?key=secret", http(closed())))
+        .over(HttpProtobuf)
+        .run()
+        .failed()
+        .said("/otlp/v1/traces?***: ")
+        .never_said("secret");
 }
 
 /// Words of ours that nobody can read are no reason to fail, nor to crash.

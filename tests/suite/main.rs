@@ -20,5 +20,7 @@ mod server_stamps;
 mod settings;
 mod supervisor;
 mod support;
+#[cfg(feature = "cli")]
+mod telemetry;
 mod timelines;
 mod traceparents;

@@ -317,6 +317,8 @@ fn proxies() {
     assert_eq!(both.http.as_deref(), Some("a"));
     assert_eq!(both.https.as_deref(), Some("c"));
     assert_eq!((both.no.as_deref(), both.all.as_deref()), (Some("d"), Some("e")));
+    let secret = proxy(&["http_proxy=http://u:secret@p:1", "https_proxy=u:secret@p:1"]);
+    assert!(!format!("{secret:?}").contains("secret"), "{secret:?}");
     assert_eq!(proxy(&["HTTP_PROXY=b", "REQUEST_METHOD=GET"]).http, None);
 }
 
