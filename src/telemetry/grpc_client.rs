@@ -103,9 +103,10 @@ impl GrpcClient {
     async fn connect(&mut self) -> Result<SendRequest<tonic::body::Body>, ExportError> {
         let stream = self.door.open().await?;
         self.door.progress.set(Doing::Waiting);
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
-            .await
-            .map_err(|error| ExportError::Unreached { to: self.name(), cause: h2_words(&error) })?;
+        let (sender, connection) =
+            http2::handshake(TokioExecutor::new(), stream).await.map_err(|error| {
+                ExportError::Unreached { to: self.name(), cause: self.words(&error) }
+            })?;
         self.end = Some(tokio::spawn(connection));
         Ok(sender)
     }
@@ -119,10 +120,25 @@ impl GrpcClient {
             None => None,
         };
         let cause = match &end {
-            Some(Err(end)) => h2_words(end),
-            _ => h2_words(error),
+            Some(Err(end)) => self.words(end),
+            _ => self.words(error),
         };
         ExportError::Unreached { to: self.name(), cause }
+    }
+
+    fn words(&self, error: &hyper::Error) -> String {
+        let words = chain(error);
+        // hyper has no name for either: it takes everything for a broken connection.
+        let not_http2 = ["frame", "PROTOCOL_ERROR", "FRAME_SIZE_ERROR"];
+        let closed = ["closed", "reset", "broken pipe", "fatal alert"];
+        let hint = if not_http2.iter().any(|it| words.contains(it)) {
+            ": it does not answer in HTTP/2; is it an https:// or an http/protobuf endpoint?"
+        } else if closed.iter().any(|it| words.contains(it)) {
+            self.door.closed_hint()
+        } else {
+            ""
+        };
+        format!("{words}{hint}")
     }
 
     fn with_metadata<T>(&self, message: T, left: Duration) -> tonic::Request<T> {
@@ -173,22 +189,6 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
         next = error.source();
     }
     None
-}
-
-fn h2_words(error: &hyper::Error) -> String {
-    let words = chain(error);
-    // hyper has no name for either: it takes everything for a broken connection.
-    let not_http2 = ["frame", "PROTOCOL_ERROR", "FRAME_SIZE_ERROR"];
-    let closed = ["closed", "reset", "broken pipe"];
-    let hint = if not_http2.iter().any(|it| words.contains(it)) {
-        ": it does not answer in HTTP/2; is it an https:// or an http/protobuf endpoint?"
-    } else if closed.iter().any(|it| words.contains(it)) {
-        ": it closed the connection; if it always does, is it an https:// or an http/protobuf \
-         endpoint?"
-    } else {
-        ""
-    };
-    format!("{words}{hint}")
 }
 
 /// One HTTP/2 connection as tonic wants it.

@@ -70,7 +70,7 @@ impl HttpClient {
             _ => self.connect().await.map_err(ExportError::judged)?,
         };
         let unreached = |error: &hyper::Error| {
-            ExportError::Unreached { to: self.name(), cause: http_words(error) }.judged()
+            ExportError::Unreached { to: self.name(), cause: self.words(error) }.judged()
         };
         connection.ready().await.map_err(|error| unreached(&error))?;
         self.door.progress.set(Doing::Waiting);
@@ -126,6 +126,15 @@ impl HttpClient {
             headers.insert(name.clone(), value.clone());
         }
         Ok(request)
+    }
+
+    fn words(&self, error: &hyper::Error) -> String {
+        let hint = if error.is_parse() {
+            ": it does not answer in HTTP/1; is it an https:// or a grpc endpoint?"
+        } else {
+            self.door.closed_hint()
+        };
+        format!("{}{hint}", chain(error))
     }
 
     async fn read(&self, body: Incoming) -> Result<Bytes, ExportError> {
@@ -199,17 +208,6 @@ impl HttpClient {
 
 /// What we call ourselves to collectors.
 pub(super) const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
-
-fn http_words(error: &hyper::Error) -> String {
-    let hint = if error.is_parse() {
-        ": it does not answer in HTTP/1; is it an https:// or a grpc endpoint?"
-    } else if error.is_incomplete_message() {
-        ": it closed the connection before its answer was complete"
-    } else {
-        ""
-    };
-    format!("{}{hint}", chain(error))
-}
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())

@@ -91,6 +91,22 @@ impl Door {
         self.forwards().then(|| proxy.basic_auth().cloned())
     }
 
+    /// What may be behind a connection that ends without an answer. In TLS 1.3 a server that misses
+    /// a client's certificate says so only then, and even that may get lost.
+    pub(super) fn closed_hint(&self) -> &'static str {
+        match (self.is_https(), self.http) {
+            (true, _) if self.endpoint.tls.client_certificate.is_none() => {
+                ": it closed the connection; if it wants a certificate of its clients, set \
+                 OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY"
+            }
+            (false, Http::Two) => {
+                ": it closed the connection; if it always does, is it an https:// or an \
+                 http/protobuf endpoint?"
+            }
+            _ => ": it closed the connection before its answer was complete",
+        }
+    }
+
     fn is_https(&self) -> bool {
         self.endpoint.uri.scheme_str() == Some("https")
     }
@@ -301,10 +317,10 @@ fn tls_words(error: &std::io::Error) -> String {
              file of the one that did"
         }
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
-            ": it does not speak TLS; is it an http:// endpoint?"
+            ": it does not speak TLS; write its endpoint with http://"
         }
         _ if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            ": it closed the connection; is it an http:// endpoint?"
+            ": it closed the connection; if it does not speak TLS, write its endpoint with http://"
         }
         _ => "",
     };

@@ -116,21 +116,33 @@ fn start(
     traces: Option<Endpoint>,
     metrics: Option<Endpoint>,
 ) -> Result<UnboundedSender<Job>, ExportError> {
-    let fault = |error: std::io::Error| ExportError::System {
-        cause: format!("no thread to export from: {error}"),
-    };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fault)?;
     let (sender, jobs) = unbounded_channel();
     thread::Builder::new()
         .name("gym-otlp".to_owned())
-        .spawn(move || {
+        .spawn(move || run(traces, metrics, jobs))
+        .map_err(|error| ExportError::System {
+            cause: format!("no thread to export from: {error}"),
+        })?;
+    Ok(sender)
+}
+
+/// The export thread. The runtime is its own from beginning to end: one that is dropped on a
+/// caller's runtime panics.
+fn run(traces: Option<Endpoint>, metrics: Option<Endpoint>, mut jobs: UnboundedReceiver<Job>) {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
             runtime.block_on(work(traces, metrics, jobs));
             // A lookup that still hangs is left behind.
             runtime.shutdown_background();
-        })
-        .map_err(fault)?;
-    Ok(sender)
+        }
+        Err(error) => {
+            let cause = format!("no runtime to export with: {error}");
+            while let Some(job) = jobs.blocking_recv() {
+                let error = ExportError::System { cause: cause.clone() };
+                job.answer.try_send(Err(error)).unwrap_or_default();
+            }
+        }
+    }
 }
 
 async fn work(

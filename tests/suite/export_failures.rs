@@ -337,7 +337,8 @@ fn plain_text_on_a_tls_port(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
         .run()
         .failed()
         .in_lines(1)
-        .said("TLS handshake failed");
+        .said("TLS handshake failed")
+        .said("write its endpoint with http://");
 }
 
 #[rstest]
@@ -461,7 +462,11 @@ fn client_certificate(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
         .env("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())
         .run()
         .succeeded();
-    trusting().within(Duration::from_secs(10)).run().failed().said("CertificateRequired");
+    trusting()
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .said("set OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
     trusting()
         .env("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())
         .run()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gym_stamp::telemetry::{
     Endpoint, Exporter, Overrides, Policy, Process, Protocol, Resource, SettingError, Settings,
-    Signal,
+    Signal, Temporality,
 };
 use opentelemetry::Value;
 use rstest::rstest;
@@ -320,6 +320,16 @@ fn proxies() {
     let secret = proxy(&["http_proxy=http://u:secret@p:1", "https_proxy=u:secret@p:1"]);
     assert!(!format!("{secret:?}").contains("secret"), "{secret:?}");
     assert_eq!(proxy(&["HTTP_PROXY=b", "REQUEST_METHOD=GET"]).http, None);
+}
+
+#[rstest]
+#[case(&[], Temporality::Cumulative)]
+#[case(&["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative"], Temporality::Cumulative)]
+#[case(&["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=Delta"], Temporality::Delta)]
+#[case(&["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=LowMemory"], Temporality::Delta)]
+fn temporality(#[case] variables: &[&str], #[case] expected: Temporality) {
+    let env = Env::of(variables);
+    assert_eq!(Temporality::from_env(&|name| env.0.get(name).cloned()), expected);
 }
 
 fn server() -> Process {
