@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -12,6 +13,7 @@ use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -60,6 +62,26 @@ pub(super) enum Http {
 pub(super) trait Stream: hyper::rt::Read + hyper::rt::Write + Send + Unpin {}
 
 impl<T: hyper::rt::Read + hyper::rt::Write + Send + Unpin> Stream for T {}
+
+/// How a connection ends. A request that is lost with it is only told that it ended.
+#[derive(Default)]
+pub(super) struct End(Option<JoinHandle<hyper::Result<()>>>);
+
+impl End {
+    /// Keeps `connection` going.
+    pub(super) fn of(connection: impl Future<Output = hyper::Result<()>> + Send + 'static) -> Self {
+        Self(Some(tokio::spawn(connection)))
+    }
+
+    /// What ended it, if that is known or soon will be.
+    pub(super) async fn cause(&mut self) -> Option<hyper::Error> {
+        const MOMENT: Duration = Duration::from_millis(100);
+        match tokio::time::timeout(MOMENT, self.0.take()?).await {
+            Ok(Ok(Err(error))) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 /// A way to one endpoint.
 pub(super) struct Door {
