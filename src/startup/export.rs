@@ -18,6 +18,9 @@ use crate::say::say;
 /// The status of a command line that cannot be meant.
 const WRONG_USAGE: u8 = 2;
 
+/// What reading the clock twice may take.
+const SLACK: Duration = Duration::from_millis(1);
+
 /// A line that is longer is no line of a file exporter.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
@@ -106,7 +109,8 @@ fn read(file: &Path, delivery: &mut Delivery) {
 struct Delivery {
     way_out: Otlp,
     batches: Batches,
-    /// What is left of the deadline. Only sending counts: input comes when it comes.
+    timeout: Duration,
+    /// What is left of it. Only sending counts: input comes when it comes.
     left: Duration,
     failed: bool,
     /// Whether one endpoint takes both signals.
@@ -118,9 +122,12 @@ struct Delivery {
 
 impl Delivery {
     fn new(Endpoints { traces, metrics }: Endpoints) -> Self {
+        let timeout = traces.timeout.max(metrics.timeout);
         Self {
-            left: traces.timeout.max(metrics.timeout),
-            is_one: traces.uri.authority() == metrics.uri.authority(),
+            timeout,
+            left: timeout,
+            is_one: traces.uri.authority() == metrics.uri.authority()
+                && traces.protocol == metrics.protocol,
             way_out: Otlp::new(Some(traces), Some(metrics)),
             batches: Batches::default(),
             failed: false,
@@ -161,9 +168,17 @@ impl Delivery {
             Ok(accepted) => accepted.remark.iter().for_each(say),
             Err(error) => {
                 let given_up = would_fail_again(&error);
-                self.traces_given_up |= given_up && (is_traces || self.is_one);
-                self.metrics_given_up |= given_up && (!is_traces || self.is_one);
-                self.fail(format_args!("{contents} not accepted: {error}"));
+                // The two paths of one host may well lead to different things.
+                let both = self.is_one && !matches!(error, ExportError::NotOtlp { .. });
+                self.traces_given_up |= given_up && (is_traces || both);
+                self.metrics_given_up |= given_up && (!is_traces || both);
+                let all = match error {
+                    ExportError::Late { within, .. } if within + SLACK < self.timeout => {
+                        format!(", the last of {} ms for everything", self.timeout.as_millis())
+                    }
+                    _ => String::new(),
+                };
+                self.fail(format_args!("{contents} not accepted: {error}{all}"));
             }
         }
     }

@@ -364,6 +364,27 @@ fn many_spans_to_nobody() {
         .said("the rest is not sent");
 }
 
+/// The deadline is for all requests together.
+#[test]
+fn later_requests_have_what_is_left() {
+    let traces = Collector::http([
+        HttpAnswer::new("429 Too Many Requests", &["Retry-After: 1"], b""),
+        HttpAnswer::ok(),
+    ]);
+    let metrics = format!("http://{}", crate::support::collector::silent());
+    Export::of([one_line(FOREIGN_SPANS), one_line(FOREIGN_METRICS)].concat())
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+        .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces.url())
+        .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics)
+        .within(Duration::from_secs(2))
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("5 metrics not accepted")
+        .said(", the last of 2000 ms for everything");
+    assert_eq!(traces.seen().len(), 2);
+}
+
 /// One that refuses some of it is asked for the rest.
 #[test]
 fn a_batch_that_is_rejected_does_not_stop_the_others() {

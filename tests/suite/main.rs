@@ -7,7 +7,7 @@
     reason = "a test says what is wrong by panicking"
 )]
 
-#[cfg(feature = "telemetry")]
+#[cfg(feature = "cli")]
 mod axum_example;
 #[cfg(feature = "cli")]
 mod export_failures;
