@@ -36,11 +36,11 @@ pub struct Export {
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
 
-    /// grpc, http/protobuf or http/json
+    /// grpc, http/protobuf or http/json [default: grpc]
     #[arg(long)]
     pub protocol: Option<Protocol>,
 
-    /// Milliseconds that all of the sending may take, with its retries
+    /// Milliseconds that all of the sending may take, with its retries [default: 10000]
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub timeout: Option<Duration>,
 }

@@ -18,6 +18,9 @@ use crate::say::say;
 /// The status of a command line that cannot be meant.
 const WRONG_USAGE: u8 = 2;
 
+/// What reading the clock twice may take.
+const SLACK: Duration = Duration::from_millis(1);
+
 /// A line that is longer is no line of a file exporter.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
@@ -79,6 +82,9 @@ fn read(file: &Path, delivery: &mut Delivery) {
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     for number in 1_u64.. {
+        if delivery.is_over() {
+            return;
+        }
         line.clear();
         match input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
             Ok(0) => return,
@@ -103,30 +109,37 @@ fn read(file: &Path, delivery: &mut Delivery) {
 struct Delivery {
     way_out: Otlp,
     batches: Batches,
-    /// What is left of the deadline. Only sending counts: input comes when it comes.
+    timeout: Duration,
+    /// What is left of it. Only sending counts: input comes when it comes.
     left: Duration,
     failed: bool,
-    traces: SignalState,
-    metrics: SignalState,
-}
-
-/// Whether a signal's endpoint is still worth trying.
-#[derive(Default)]
-struct SignalState {
-    given_up: bool,
-    unsent: usize,
+    /// Whether one endpoint takes both signals.
+    is_one: bool,
+    traces_given_up: bool,
+    metrics_given_up: bool,
+    skipped: bool,
 }
 
 impl Delivery {
     fn new(Endpoints { traces, metrics }: Endpoints) -> Self {
+        let timeout = traces.timeout.max(metrics.timeout);
         Self {
-            left: traces.timeout.max(metrics.timeout),
+            timeout,
+            left: timeout,
+            is_one: traces.uri.authority() == metrics.uri.authority()
+                && traces.protocol == metrics.protocol,
             way_out: Otlp::new(Some(traces), Some(metrics)),
             batches: Batches::default(),
             failed: false,
-            traces: SignalState::default(),
-            metrics: SignalState::default(),
+            traces_given_up: false,
+            metrics_given_up: false,
+            skipped: false,
         }
+    }
+
+    /// Whether nothing more can be sent.
+    fn is_over(&self) -> bool {
+        self.traces_given_up && self.metrics_given_up
     }
 
     fn fail(&mut self, words: impl Display) {
@@ -141,16 +154,12 @@ impl Delivery {
     }
 
     fn send(&mut self, request: Request) {
-        let contents = request.contents();
-        let count = request.len();
-        let state = match request {
-            Request::Traces(_) => &mut self.traces,
-            Request::Metrics(_) => &mut self.metrics,
-        };
-        if state.given_up {
-            state.unsent = state.unsent.saturating_add(count);
+        let is_traces = matches!(request, Request::Traces(_));
+        if if is_traces { self.traces_given_up } else { self.metrics_given_up } {
+            self.skipped = true;
             return;
         }
+        let contents = request.contents();
         let started = Instant::now();
         let deadline = started.checked_add(self.left).unwrap_or(started);
         let result = self.way_out.send(request, deadline);
@@ -158,8 +167,18 @@ impl Delivery {
         match result {
             Ok(accepted) => accepted.remark.iter().for_each(say),
             Err(error) => {
-                state.given_up = would_fail_again(&error);
-                self.fail(format_args!("{contents} not accepted: {error}"));
+                let given_up = would_fail_again(&error);
+                // The two paths of one host may well lead to different things.
+                let both = self.is_one && !matches!(error, ExportError::NotOtlp { .. });
+                self.traces_given_up |= given_up && (is_traces || both);
+                self.metrics_given_up |= given_up && (!is_traces || both);
+                let all = match error {
+                    ExportError::Late { within, .. } if within + SLACK < self.timeout => {
+                        format!(", the last of {} ms for everything", self.timeout.as_millis())
+                    }
+                    _ => String::new(),
+                };
+                self.fail(format_args!("{contents} not accepted: {error}{all}"));
             }
         }
     }
@@ -168,10 +187,8 @@ impl Delivery {
         for rest in std::mem::take(&mut self.batches).finish() {
             self.send(rest);
         }
-        for (state, what) in [(&self.traces, "spans"), (&self.metrics, "metrics")] {
-            if state.unsent > 0 {
-                say(format_args!("{} more {what} not sent, after that", state.unsent));
-            }
+        if self.skipped {
+            self.fail("the rest is not sent, since it would fare no better");
         }
         if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }

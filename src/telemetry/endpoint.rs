@@ -98,7 +98,7 @@ impl std::error::Error for SettingError {}
 
 /// Where one signal goes over OTLP, and how.
 ///
-/// Its `Display` has the names of the headers, never what they hold.
+/// Its `Display` has the names of the headers, never what they hold, nor what follows a `?`.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// `http` or `https`, host and port, and over HTTP the path.
@@ -131,7 +131,9 @@ pub struct TlsFiles {
 /// `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, lower case before upper.
 ///
 /// A loopback endpoint is never reached through a proxy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// Its `Debug` leaves out the passwords.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
     /// For `http` endpoints.
     pub http: Option<String>,
@@ -152,6 +154,18 @@ impl Proxies {
             None => proxy("http_proxy"),
         };
         Self { http, https: proxy("https_proxy"), all: proxy("all_proxy"), no: proxy("no_proxy") }
+    }
+}
+
+impl fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |proxy: &Option<String>| proxy.as_deref().map(without_userinfo);
+        f.debug_struct("Proxies")
+            .field("http", &shown(&self.http))
+            .field("https", &shown(&self.https))
+            .field("all", &shown(&self.all))
+            .field("no", &self.no)
+            .finish()
     }
 }
 
@@ -207,6 +221,15 @@ impl Endpoint {
         })
     }
 
+    /// Where it goes, for people. What follows a `?` may well be a key to it.
+    pub(super) fn place(&self) -> String {
+        let place = self.uri.to_string();
+        match place.split_once('?') {
+            Some((place, _)) => format!("{place}?***"),
+            None => place,
+        }
+    }
+
     /// Whether this machine talks to itself.
     pub(super) fn is_loopback(&self) -> bool {
         let host = self.uri.host().unwrap_or_default();
@@ -223,7 +246,7 @@ impl fmt::Display for Endpoint {
         write!(
             f,
             "{} ({}{}, {} ms",
-            self.uri,
+            self.place(),
             self.protocol.as_str(),
             if self.gzip { ", gzip" } else { "" },
             self.timeout.as_millis(),
@@ -381,9 +404,13 @@ impl Variables<'_> {
 }
 
 fn without_userinfo(uri: &str) -> String {
-    match (uri.split_once("://"), uri.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://***@{rest}"),
-        _ => uri.to_owned(),
+    let (scheme, rest) = match uri.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), uri),
+    };
+    match rest.rsplit_once('@') {
+        Some((_, rest)) => format!("{scheme}***@{rest}"),
+        None => uri.to_owned(),
     }
 }
 

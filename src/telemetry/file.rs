@@ -18,6 +18,22 @@ use super::way_out::{Accepted, ExportError, WayOut};
 /// one, and what it points to is replaced.
 ///
 /// Disks have no deadline: writing takes what it takes.
+///
+/// ```
+/// use std::time::Instant;
+/// use gym_stamp::telemetry::{JsonLines, Request, Resource, WayOut, json};
+///
+/// # let path = std::env::temp_dir().join(format!("startup-{}.jsonl", std::process::id()));
+/// let file = JsonLines::create(&path)?;
+/// let request = Request::of_spans(&Resource::default(), &[]);
+/// file.send(request.clone(), Instant::now())?;
+/// file.finish()?;
+///
+/// let line = std::fs::read(&path)?;
+/// assert_eq!(json::read_line(&line), Ok(vec![request]));
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct JsonLines {
     path: PathBuf,

@@ -11,7 +11,6 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioExecutor;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use tokio::task::JoinHandle;
 use tonic::codec::CompressionEncoding;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -20,20 +19,19 @@ use tower_service::Service;
 use super::attempt::{Again, Failed, Outcome, judge_partial_success};
 use super::endpoint::Endpoint;
 use super::http_client::USER_AGENT;
-use super::net::{Door, Http, Progress};
+use super::net::{Door, End, Http, Progress};
 use super::request::Request;
 use super::way_out::{Accepted, Doing, ExportError, chain, one_line};
 
 pub(super) struct GrpcClient {
     door: Door,
     connection: Option<SendRequest<tonic::body::Body>>,
-    /// How the connection ended, once it has.
-    end: Option<JoinHandle<hyper::Result<()>>>,
+    end: End,
 }
 
 impl GrpcClient {
     pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { door: Door::new(endpoint, Http::Two), connection: None, end: None }
+        Self { door: Door::new(endpoint, Http::Two), connection: None, end: End::default() }
     }
 
     /// Tells `progress` how far it comes from now on.
@@ -103,26 +101,34 @@ impl GrpcClient {
     async fn connect(&mut self) -> Result<SendRequest<tonic::body::Body>, ExportError> {
         let stream = self.door.open().await?;
         self.door.progress.set(Doing::Waiting);
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
-            .await
-            .map_err(|error| ExportError::Unreached { to: self.name(), cause: h2_words(&error) })?;
-        self.end = Some(tokio::spawn(connection));
+        let (sender, connection) =
+            http2::handshake(TokioExecutor::new(), stream).await.map_err(|error| {
+                ExportError::Unreached { to: self.name(), cause: self.words(&error) }
+            })?;
+        self.end = End::of(connection);
         Ok(sender)
     }
 
-    /// Why a request got no answer on its connection: what ended the connection if that is known,
-    /// since a request is only told that it ended.
+    /// Why a request got no answer on its connection.
     async fn lost(&mut self, error: &hyper::Error) -> ExportError {
-        const MOMENT: Duration = Duration::from_millis(100);
-        let end = match self.end.take() {
-            Some(end) => tokio::time::timeout(MOMENT, end).await.ok().and_then(Result::ok),
-            None => None,
-        };
-        let cause = match &end {
-            Some(Err(end)) => h2_words(end),
-            _ => h2_words(error),
-        };
+        let end = self.end.cause().await;
+        let cause = self.words(end.as_ref().unwrap_or(error));
         ExportError::Unreached { to: self.name(), cause }
+    }
+
+    fn words(&self, error: &hyper::Error) -> String {
+        let words = chain(error);
+        // hyper has no name for either: it takes everything for a broken connection.
+        let not_http2 = ["frame", "PROTOCOL_ERROR", "FRAME_SIZE_ERROR"];
+        let closed = ["closed", "reset", "broken pipe", "fatal alert"];
+        let hint = if not_http2.iter().any(|it| words.contains(it)) {
+            ": it does not answer in HTTP/2; is it an https:// or an http/protobuf endpoint?"
+        } else if closed.iter().any(|it| words.contains(it)) {
+            self.door.closed_hint()
+        } else {
+            ""
+        };
+        format!("{words}{hint}")
     }
 
     fn with_metadata<T>(&self, message: T, left: Duration) -> tonic::Request<T> {
@@ -173,22 +179,6 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
         next = error.source();
     }
     None
-}
-
-fn h2_words(error: &hyper::Error) -> String {
-    let words = chain(error);
-    // hyper has no name for either: it takes everything for a broken connection.
-    let not_http2 = ["frame", "PROTOCOL_ERROR", "FRAME_SIZE_ERROR"];
-    let closed = ["closed", "reset", "broken pipe"];
-    let hint = if not_http2.iter().any(|it| words.contains(it)) {
-        ": it does not answer in HTTP/2; is it an https:// or an http/protobuf endpoint?"
-    } else if closed.iter().any(|it| words.contains(it)) {
-        ": it closed the connection; if it always does, is it an https:// or an http/protobuf \
-         endpoint?"
-    } else {
-        ""
-    };
-    format!("{words}{hint}")
 }
 
 /// One HTTP/2 connection as tonic wants it.

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::attempt::{Again, Outcome, judge_partial_success};
 use super::endpoint::{Endpoint, Protocol};
 use super::json;
-use super::net::{Door, Http, Progress};
+use super::net::{Door, End, Http, Progress};
 use super::request::Request;
 use super::way_out::{Doing, ExportError, chain, one_line};
 
@@ -30,11 +30,12 @@ const LONGEST_ANSWER: usize = 1024 * 1024;
 pub(super) struct HttpClient {
     door: Door,
     connection: Option<SendRequest<Full<Bytes>>>,
+    end: End,
 }
 
 impl HttpClient {
     pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { door: Door::new(endpoint, Http::One), connection: None }
+        Self { door: Door::new(endpoint, Http::One), connection: None, end: End::default() }
     }
 
     /// Tells `progress` how far it comes from now on.
@@ -69,15 +70,15 @@ impl HttpClient {
             Some(connection) if !connection.is_closed() => connection,
             _ => self.connect().await.map_err(ExportError::judged)?,
         };
-        let unreached = |error: &hyper::Error| {
-            ExportError::Unreached { to: self.name(), cause: http_words(error) }.judged()
-        };
-        connection.ready().await.map_err(|error| unreached(&error))?;
+        if let Err(error) = connection.ready().await {
+            return Err(self.lost(&error).await.judged());
+        }
         self.door.progress.set(Doing::Waiting);
-        let response = connection
-            .send_request(self.request(body).map_err(ExportError::judged)?)
-            .await
-            .map_err(|error| unreached(&error))?;
+        let to_send = self.request(body).map_err(ExportError::judged)?;
+        let response = match connection.send_request(to_send).await {
+            Ok(response) => response,
+            Err(error) => return Err(self.lost(&error).await.judged()),
+        };
         let (head, body) = response.into_parts();
         let body = self.read(body).await.map_err(ExportError::judged)?;
         self.connection = Some(connection);
@@ -89,9 +90,15 @@ impl HttpClient {
         let (sender, connection) = http1::handshake(stream)
             .await
             .map_err(|error| ExportError::Unreached { to: self.name(), cause: chain(&error) })?;
-        // What ends it is told to whoever waits for an answer on it.
-        tokio::spawn(async move { drop(connection.await) });
+        self.end = End::of(connection);
         Ok(sender)
+    }
+
+    /// Why a request got no answer on its connection.
+    async fn lost(&mut self, error: &hyper::Error) -> ExportError {
+        let end = self.end.cause().await;
+        let cause = self.words(end.as_ref().unwrap_or(error));
+        ExportError::Unreached { to: self.name(), cause }
     }
 
     fn request(&self, body: Bytes) -> Result<http::Request<Full<Bytes>>, ExportError> {
@@ -126,6 +133,17 @@ impl HttpClient {
             headers.insert(name.clone(), value.clone());
         }
         Ok(request)
+    }
+
+    fn words(&self, error: &hyper::Error) -> String {
+        // HTTP/2 servers speak first, which hyper has no name for.
+        let spoke_first = error.to_string().contains("unexpected message");
+        let hint = if error.is_parse() || spoke_first {
+            ": it does not answer in HTTP/1; is it an https:// or a grpc endpoint?"
+        } else {
+            self.door.closed_hint()
+        };
+        format!("{}{hint}", chain(error))
     }
 
     async fn read(&self, body: Incoming) -> Result<Bytes, ExportError> {
@@ -199,17 +217,6 @@ impl HttpClient {
 
 /// What we call ourselves to collectors.
 pub(super) const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
-
-fn http_words(error: &hyper::Error) -> String {
-    let hint = if error.is_parse() {
-        ": it does not answer in HTTP/1; is it an https:// or a grpc endpoint?"
-    } else if error.is_incomplete_message() {
-        ": it closed the connection before its answer was complete"
-    } else {
-        ""
-    };
-    format!("{}{hint}", chain(error))
-}
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())

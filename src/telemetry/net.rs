@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -12,6 +13,7 @@ use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -61,6 +63,26 @@ pub(super) trait Stream: hyper::rt::Read + hyper::rt::Write + Send + Unpin {}
 
 impl<T: hyper::rt::Read + hyper::rt::Write + Send + Unpin> Stream for T {}
 
+/// How a connection ends. A request that is lost with it is only told that it ended.
+#[derive(Default)]
+pub(super) struct End(Option<JoinHandle<hyper::Result<()>>>);
+
+impl End {
+    /// Keeps `connection` going.
+    pub(super) fn of(connection: impl Future<Output = hyper::Result<()>> + Send + 'static) -> Self {
+        Self(Some(tokio::spawn(connection)))
+    }
+
+    /// What ended it, if that is known or soon will be.
+    pub(super) async fn cause(&mut self) -> Option<hyper::Error> {
+        const MOMENT: Duration = Duration::from_millis(100);
+        match tokio::time::timeout(MOMENT, self.0.take()?).await {
+            Ok(Ok(Err(error))) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 /// A way to one endpoint.
 pub(super) struct Door {
     pub(super) endpoint: Endpoint,
@@ -78,10 +100,10 @@ impl Door {
 
     /// Where requests go, as errors name it.
     pub(super) fn name(&self) -> String {
-        let uri = self.endpoint.uri.to_string();
+        let place = self.endpoint.place();
         match &self.proxy {
-            Some(proxy) => format!("{uri} through the proxy {}", proxy.uri()),
-            None => uri,
+            Some(proxy) => format!("{place} through the proxy {}", proxy.uri()),
+            None => place,
         }
     }
 
@@ -89,6 +111,22 @@ impl Door {
     pub(super) fn forward_proxy(&self) -> Option<Option<HeaderValue>> {
         let proxy = self.proxy.as_ref()?;
         self.forwards().then(|| proxy.basic_auth().cloned())
+    }
+
+    /// What may be behind a connection that ends without an answer. In TLS 1.3 a server that misses
+    /// a client's certificate says so only then, and even that may get lost.
+    pub(super) fn closed_hint(&self) -> &'static str {
+        match (self.is_https(), self.http) {
+            (true, _) if self.endpoint.tls.client_certificate.is_none() => {
+                ": it closed the connection; if it wants a certificate of its clients, set \
+                 OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY"
+            }
+            (false, Http::Two) => {
+                ": it closed the connection; if it always does, is it an https:// or an \
+                 http/protobuf endpoint?"
+            }
+            _ => ": it closed the connection before its answer was complete",
+        }
     }
 
     fn is_https(&self) -> bool {
@@ -117,6 +155,10 @@ impl Door {
         });
         direct.enforce_http(false);
         direct.set_nodelay(true);
+        if self.proxy.as_ref().is_some_and(|proxy| proxy.uri().scheme_str() != Some("http")) {
+            let cause = format!("{}: a proxy can only be http://", self.name());
+            return Err(ExportError::System { cause });
+        }
         let unreached = |error: &(dyn Error + 'static)| ExportError::Unreached {
             to: self.name(),
             cause: chain(error),
@@ -297,10 +339,10 @@ fn tls_words(error: &std::io::Error) -> String {
              file of the one that did"
         }
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
-            ": it does not speak TLS; is it an http:// endpoint?"
+            ": it does not speak TLS; write its endpoint with http://"
         }
         _ if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            ": it closed the connection; is it an http:// endpoint?"
+            ": it closed the connection; if it does not speak TLS, write its endpoint with http://"
         }
         _ => "",
     };

@@ -24,6 +24,19 @@ use super::way_out::{Accepted, Doing, ExportError, WayOut};
 ///
 /// A request that the collector asks to be sent again (gRPC `UNAVAILABLE` and its like, HTTP 429,
 /// 502, 503, 504) is, until the deadline; one that the network lost is sent three times at most.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use gym_stamp::telemetry::{Endpoint, Otlp, Overrides, Request, Resource, Signal, WayOut};
+///
+/// let env = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| "http://[::1]:1".into());
+/// let endpoint = Endpoint::from_env(&env, Signal::Traces, &Overrides::default(), &mut Vec::new())?;
+/// let otlp = Otlp::new(Some(endpoint), None);
+/// let request = Request::of_spans(&Resource::default(), &[]);
+/// let nobody_is_there = otlp.send(request, Instant::now() + Duration::from_secs(1));
+/// assert!(nobody_is_there.unwrap_err().to_string().starts_with("http://[::1]:1/: "));
+/// # Ok::<(), gym_stamp::telemetry::SettingError>(())
+/// ```
 #[derive(Debug)]
 pub struct Otlp {
     traces: Option<Endpoint>,
@@ -87,7 +100,7 @@ impl WayOut for Otlp {
         match result.recv_timeout(patience) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => Err(ExportError::Late {
-                to: endpoint.uri.to_string(),
+                to: endpoint.place(),
                 doing: progress.get(),
                 within: deadline.saturating_duration_since(started),
                 before: None,
@@ -103,21 +116,33 @@ fn start(
     traces: Option<Endpoint>,
     metrics: Option<Endpoint>,
 ) -> Result<UnboundedSender<Job>, ExportError> {
-    let fault = |error: std::io::Error| ExportError::System {
-        cause: format!("no thread to export from: {error}"),
-    };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fault)?;
     let (sender, jobs) = unbounded_channel();
     thread::Builder::new()
         .name("gym-otlp".to_owned())
-        .spawn(move || {
+        .spawn(move || run(traces, metrics, jobs))
+        .map_err(|error| ExportError::System {
+            cause: format!("no thread to export from: {error}"),
+        })?;
+    Ok(sender)
+}
+
+/// The export thread. The runtime is its own from beginning to end: one that is dropped on a
+/// caller's runtime panics.
+fn run(traces: Option<Endpoint>, metrics: Option<Endpoint>, mut jobs: UnboundedReceiver<Job>) {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
             runtime.block_on(work(traces, metrics, jobs));
             // A lookup that still hangs is left behind.
             runtime.shutdown_background();
-        })
-        .map_err(fault)?;
-    Ok(sender)
+        }
+        Err(error) => {
+            let cause = format!("no runtime to export with: {error}");
+            while let Some(job) = jobs.blocking_recv() {
+                let error = ExportError::System { cause: cause.clone() };
+                job.answer.try_send(Err(error)).unwrap_or_default();
+            }
+        }
+    }
 }
 
 async fn work(

@@ -262,19 +262,20 @@ fn any_value(value: &Value) -> any_value::Value {
     }
 }
 
-/// What a request may weigh as protobuf, in bytes: half of the 4 MiB that gRPC servers take by
-/// default, so that there is room for whatever a proxy or JSON adds.
-pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
+/// What a request may weigh as protobuf, in bytes: a quarter of the 4 MiB that gRPC servers take by
+/// default, so that there is room for what JSON adds, and little to keep in memory.
+pub const BATCH_BYTES: usize = 1024 * 1024;
 
 /// Gathers spans and metrics into requests of at most [`BATCH_BYTES`].
 ///
-/// Resources and scopes stay around what they came with. A single span or metric that weighs more
-/// goes out alone, for the collector to judge.
+/// Resources and scopes stay around what they came with; what comes one after the other from the
+/// same ones shares them. A single span, or the metrics of a single resource, that weigh more go out
+/// alone, for the collector to judge.
 #[derive(Debug, Default)]
 pub struct Batches {
-    traces: ExportTraceServiceRequest,
+    traces: Vec<ResourceSpans>,
     traces_bytes: usize,
-    metrics: ExportMetricsServiceRequest,
+    metrics: Vec<ResourceMetrics>,
     metrics_bytes: usize,
 }
 
@@ -298,60 +299,81 @@ impl Batches {
     }
 
     /// What is left, ready to go.
-    pub fn finish(self) -> impl Iterator<Item = Request> {
-        [Request::Traces(self.traces), Request::Metrics(self.metrics)]
-            .into_iter()
-            .filter(|request| !request.is_empty())
+    pub fn finish(mut self) -> impl Iterator<Item = Request> {
+        [self.take_traces(), self.take_metrics()].into_iter().filter(|request| !request.is_empty())
     }
 
-    fn add_spans(&mut self, from: ResourceSpans, full: &mut Vec<Request>) {
-        let ResourceSpans { resource, scope_spans, schema_url } = from;
-        let around = ResourceSpans { resource, scope_spans: Vec::new(), schema_url };
-        let around_bytes = framed(around.encoded_len());
-        // Whether the last resource and the last scope of the batch are the ones being added to.
-        let mut resource_is_open = false;
-        for ScopeSpans { scope, spans, schema_url } in scope_spans {
-            let scope = ScopeSpans { scope, spans: Vec::new(), schema_url };
-            let scope_bytes = framed(scope.encoded_len());
-            let mut scope_is_open = false;
+    fn add_spans(&mut self, mut from: ResourceSpans, full: &mut Vec<Request>) {
+        for mut of_scope in std::mem::take(&mut from.scope_spans) {
+            let spans = std::mem::take(&mut of_scope.spans);
+            let around = framed(from.encoded_len()).saturating_add(framed(of_scope.encoded_len()));
+            let mut is_open = false;
             for span in spans {
                 let bytes = framed(span.encoded_len());
-                if self.traces_bytes.saturating_add(bytes) > BATCH_BYTES && self.traces_bytes > 0 {
-                    full.push(Request::Traces(std::mem::take(&mut self.traces)));
-                    self.traces_bytes = 0;
-                    (resource_is_open, scope_is_open) = (false, false);
+                let opening = if is_open { 0 } else { around };
+                let total = self.traces_bytes.saturating_add(opening).saturating_add(bytes);
+                if total > BATCH_BYTES && self.traces_bytes > 0 {
+                    full.push(self.take_traces());
+                    is_open = false;
                 }
-                if !resource_is_open {
-                    self.traces.resource_spans.push(around.clone());
-                    self.traces_bytes = self.traces_bytes.saturating_add(around_bytes);
-                    resource_is_open = true;
+                if !is_open && self.open(&from, &of_scope) {
+                    self.traces_bytes = self.traces_bytes.saturating_add(around);
                 }
-                let Some(resource) = self.traces.resource_spans.last_mut() else { continue };
-                if !scope_is_open {
-                    resource.scope_spans.push(scope.clone());
-                    self.traces_bytes = self.traces_bytes.saturating_add(scope_bytes);
-                    scope_is_open = true;
+                is_open = true;
+                let resource = self.traces.last_mut();
+                if let Some(scope) = resource.and_then(|resource| resource.scope_spans.last_mut()) {
+                    scope.spans.push(span);
+                    self.traces_bytes = self.traces_bytes.saturating_add(bytes);
                 }
-                let Some(scope) = resource.scope_spans.last_mut() else { continue };
-                scope.spans.push(span);
-                self.traces_bytes = self.traces_bytes.saturating_add(bytes);
             }
         }
     }
 
+    /// Makes `resource` and `scope`, both without content, the last of the batch. Whether that
+    /// added anything.
+    fn open(&mut self, resource: &ResourceSpans, scope: &ScopeSpans) -> bool {
+        let same_resource = self.traces.last().is_some_and(|last| {
+            last.resource == resource.resource && last.schema_url == resource.schema_url
+        });
+        if !same_resource {
+            self.traces.push(resource.clone());
+        }
+        let Some(last) = self.traces.last_mut() else { return false };
+        let same_scope = last
+            .scope_spans
+            .last()
+            .is_some_and(|last| last.scope == scope.scope && last.schema_url == scope.schema_url);
+        if !same_scope {
+            last.scope_spans.push(scope.clone());
+        }
+        !(same_resource && same_scope)
+    }
+
     fn add_metrics(&mut self, from: ResourceMetrics, full: &mut Vec<Request>) {
-        // A process has few metrics, and each is one of many data points: they stay together.
         let bytes = framed(from.encoded_len());
         if self.metrics_bytes.saturating_add(bytes) > BATCH_BYTES && self.metrics_bytes > 0 {
-            full.push(Request::Metrics(std::mem::take(&mut self.metrics)));
-            self.metrics_bytes = 0;
+            full.push(self.take_metrics());
         }
         self.metrics_bytes = self.metrics_bytes.saturating_add(bytes);
-        self.metrics.resource_metrics.push(from);
+        self.metrics.push(from);
+    }
+
+    fn take_traces(&mut self) -> Request {
+        self.traces_bytes = 0;
+        let resource_spans = std::mem::take(&mut self.traces);
+        Request::Traces(ExportTraceServiceRequest { resource_spans })
+    }
+
+    fn take_metrics(&mut self) -> Request {
+        self.metrics_bytes = 0;
+        let resource_metrics = std::mem::take(&mut self.metrics);
+        Request::Metrics(ExportMetricsServiceRequest { resource_metrics })
     }
 }
 
-/// The bytes of an embedded message: itself, its tag, its length.
+/// The most that an embedded message of `len` bytes takes: itself, its tag, and its length, which
+/// grows with what is put into it.
 fn framed(len: usize) -> usize {
-    len.saturating_add(prost::length_delimiter_len(len)).saturating_add(1)
+    const TAG_AND_LENGTH: usize = 6;
+    len.saturating_add(TAG_AND_LENGTH)
 }

@@ -20,7 +20,7 @@ use crate::support::collector::Collector;
 use crate::support::toolbox::succeed;
 
 /// Cargo builds no examples for a single test, so the test has it do so.
-static EXAMPLE: LazyLock<PathBuf> = LazyLock::new(|| {
+pub static EXAMPLE: LazyLock<PathBuf> = LazyLock::new(|| {
     let messages =
         succeed(Command::new(env!("CARGO")).current_dir(env!("CARGO_MANIFEST_DIR")).args([
             "build",

@@ -337,7 +337,8 @@ fn plain_text_on_a_tls_port(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
         .run()
         .failed()
         .in_lines(1)
-        .said("TLS handshake failed");
+        .said("TLS handshake failed")
+        .said("write its endpoint with http://");
 }
 
 #[rstest]
@@ -461,7 +462,11 @@ fn client_certificate(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
         .env("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())
         .run()
         .succeeded();
-    trusting().within(Duration::from_secs(10)).run().failed().said("CertificateRequired");
+    trusting()
+        .within(Duration::from_secs(10))
+        .run()
+        .failed()
+        .said("set OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
     trusting()
         .env("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())
         .run()
@@ -555,6 +560,20 @@ fn a_proxy_that_is_not_there_is_named() {
         .in_lines(1)
         .said(&format!("through the proxy http://{proxy}/"))
         .never_said("secret");
+}
+
+#[rstest]
+#[case("https://127.0.0.1:1")]
+#[case("socks5://127.0.0.1:1")]
+fn a_proxy_of_another_kind(#[case] proxy: &str) {
+    Export::of_a_span()
+        .to("http://collector.invalid:4317")
+        .env("http_proxy", proxy)
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("a proxy can only be http://");
 }
 
 #[test]
@@ -757,6 +776,17 @@ fn http_to_a_grpc_endpoint() {
         .failed()
         .in_lines(1)
         .said("does not answer in HTTP/1");
+}
+
+#[test]
+fn what_follows_a_question_mark_is_not_repeated() {
+    Export::of_a_span()
+        .to(format!("{}/otlp?key=secret", http(closed())))
+        .over(HttpProtobuf)
+        .run()
+        .failed()
+        .said("/otlp/v1/traces?***: ")
+        .never_said("secret");
 }
 
 /// Words of ours that nobody can read are no reason to fail, nor to crash.

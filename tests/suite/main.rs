@@ -7,30 +7,36 @@
     reason = "a test says what is wrong by panicking"
 )]
 
-#[cfg(feature = "telemetry")]
-mod axum_example;
-#[cfg(feature = "cli")]
-mod export_failures;
-mod server_stamps;
-#[cfg(feature = "telemetry")]
-mod settings;
-mod supervisor;
-mod support;
-mod timelines;
-mod traceparents;
 #[cfg(target_os = "linux")]
 mod arguments;
+#[cfg(feature = "cli")]
+mod axum_example;
 #[cfg(target_os = "linux")]
 mod binary;
 #[cfg(target_os = "linux")]
 mod example;
+#[cfg(feature = "cli")]
+mod export_failures;
+#[cfg(feature = "cli")]
+mod export_files;
+#[cfg(feature = "cli")]
+mod one_tree;
 mod options;
 #[cfg(target_os = "linux")]
 mod search;
+mod server_stamps;
+#[cfg(feature = "telemetry")]
+mod settings;
 #[cfg(target_os = "linux")]
 mod shell;
 #[cfg(target_os = "linux")]
 mod stamp;
+mod supervisor;
+mod support;
+#[cfg(feature = "cli")]
+mod telemetry;
+mod timelines;
+mod traceparents;
 #[cfg(target_os = "linux")]
 mod transparency;
 #[cfg(target_os = "linux")]

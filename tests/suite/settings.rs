@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gym_stamp::telemetry::{
     Endpoint, Exporter, Overrides, Policy, Process, Protocol, Resource, SettingError, Settings,
-    Signal,
+    Signal, Temporality,
 };
 use opentelemetry::Value;
 use rstest::rstest;
@@ -317,7 +317,19 @@ fn proxies() {
     assert_eq!(both.http.as_deref(), Some("a"));
     assert_eq!(both.https.as_deref(), Some("c"));
     assert_eq!((both.no.as_deref(), both.all.as_deref()), (Some("d"), Some("e")));
+    let secret = proxy(&["http_proxy=http://u:secret@p:1", "https_proxy=u:secret@p:1"]);
+    assert!(!format!("{secret:?}").contains("secret"), "{secret:?}");
     assert_eq!(proxy(&["HTTP_PROXY=b", "REQUEST_METHOD=GET"]).http, None);
+}
+
+#[rstest]
+#[case(&[], Temporality::Cumulative)]
+#[case(&["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative"], Temporality::Cumulative)]
+#[case(&["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=Delta"], Temporality::Delta)]
+#[case(&["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=LowMemory"], Temporality::Delta)]
+fn temporality(#[case] variables: &[&str], #[case] expected: Temporality) {
+    let env = Env::of(variables);
+    assert_eq!(Temporality::from_env(&|name| env.0.get(name).cloned()), expected);
 }
 
 fn server() -> Process {

@@ -25,16 +25,18 @@
     reason = "words of a language: not every subject needs every one"
 )]
 
+mod builds;
 #[cfg(feature = "cli")]
 pub mod certificates;
+mod clock;
 #[cfg(feature = "cli")]
 pub mod collector;
 #[cfg(feature = "cli")]
 pub mod export;
-pub mod records;
-mod builds;
-mod clock;
 mod probe;
+pub mod records;
+#[cfg(feature = "cli")]
+pub mod rotel;
 mod run;
 pub mod toolbox;
 
