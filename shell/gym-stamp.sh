@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # gym-stamp.sh: the stamp for launch scripts where gym-stamp may be missing, or be the wrong binary.
 #
 # To be sourced by any POSIX shell: bash 3.2 and later, dash, zsh, BusyBox ash, ksh, mksh.

@@ -3,9 +3,20 @@
 # image's command (see Dockerfile). When all this began is stamped before this script starts.
 set -eu
 
-if [ ! -x "$VENV/bin/python" ]; then
-    python3 -m venv "$VENV"
-fi
-"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r requirements.txt
+setup() {
+    # pip is the last thing to come into a venv: one without it was left half made.
+    if [ ! -x "$VENV/bin/pip" ]; then
+        python3 -m venv --clear "$VENV"
+    fi
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r requirements.txt
+}
+
+# A shell as PID 1 ignores the signals that it does not trap, and runs no trap before the command in
+# its foreground ends.
+trap 'exit 143' TERM
+trap 'exit 130' INT
+setup &
+wait "$!"
+trap - TERM INT
 
 exec gym-stamp --venv "$VENV" -- "$@"

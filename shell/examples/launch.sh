@@ -3,8 +3,9 @@
 set -eu
 cd "$(dirname "$0")"
 
-if [ ! -x .venv/bin/python ]; then
-    python3 -m venv .venv
+# pip is the last thing to come into a venv: one without it was left half made.
+if [ ! -x .venv/bin/pip ]; then
+    python3 -m venv --clear .venv
 fi
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 

@@ -61,8 +61,8 @@ Usage: gym-stamp [OPTION]... [--] COMMAND [ARG]...
        gym-stamp --now
 
 Writes the time into the environment, then becomes COMMAND: the same process,
-nothing else changed. Put before a server's command, it marks where setup ends
-and the server begins, so that each can be timed.
+nothing else changed. So it marks where a server's setup ends: NeMo Gym's
+servers report it, others show it in /proc/PID/environ.
 
 ";
 
