@@ -3,6 +3,7 @@
 
 mod args;
 mod export;
+mod fleet;
 mod say;
 
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let args = Args::parse();
     match args.command {
+        Command::Run(_) => ExitCode::FAILURE,
         Command::Export(args) => export::export(&args),
     }
 }
