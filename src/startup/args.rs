@@ -27,10 +27,8 @@ pub enum Command {
 /// every server is ready the startup is shown, and the servers are kept until a signal ends them or
 /// one of them ends.
 #[derive(Debug, clap::Args)]
-#[command(
-    override_usage = "gym-startup run [OPTION]... FLEET.toml\n       \
-        gym-startup run [OPTION]... --name NAME --ready URL -- COMMAND [ARG]..."
-)]
+#[command(override_usage = "gym-startup run [OPTION]... FLEET.toml\n       \
+        gym-startup run [OPTION]... --name NAME --ready URL -- COMMAND [ARG]...")]
 pub struct Run {
     /// The servers, as TOML
     #[arg(
