@@ -5,6 +5,8 @@ mod args;
 mod export;
 mod fleet;
 mod say;
+mod waterfall;
+mod words;
 
 use std::process::ExitCode;
 
