@@ -146,6 +146,8 @@ pub trait Watcher: Send {
     fn flush(&mut self);
     /// This many bytes of a server's output were not kept, as they were not taken in time.
     fn dropped(&mut self, server: usize, stream: Stream, bytes: u64);
+    /// A line of our own words, as [`say`](crate::say::say) has it.
+    fn say(&mut self, words: &str);
     /// Ten times a second, for what moves.
     fn tick(&mut self);
     /// The startup is over, well or not: all of its spans, as they are recorded.

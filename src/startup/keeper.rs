@@ -1,0 +1,686 @@
+//! The keeper: the process that owns the servers. It spawns, probes, signals and reaps them, tells
+//! what happens, and does nothing else.
+//!
+//! It has no terminal, knows of no telemetry, and never waits for the front. When the front is
+//! gone it ends the servers; when it is gone itself, the front does.
+
+mod launch;
+pub mod link;
+mod output;
+mod probe;
+mod sight;
+mod steps;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use gym_stamp::timeline::{Clock, SystemClock};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::Pid;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::LocalSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use crate::ending::{Ending, Progress};
+use crate::events::{Event, Exit};
+use crate::fleet::Ready;
+use crate::proc::{Process, Processes, cpu_time, own_pid};
+use crate::{proc, process};
+use launch::Launched;
+pub use launch::OUTER;
+use link::{Command, Lines, Orders, Outlet};
+use output::Output;
+use probe::Answer;
+use sight::{Launch, Look, Sight};
+
+/// The first argument that makes this program a keeper.
+pub const WORD: &str = "__keeper";
+
+/// What may wait for a front that does not listen, in bytes.
+const EVENTS_CAPACITY: usize = 1024 * 1024;
+const OUTPUT_CAPACITY: usize = 1024 * 1024;
+/// What an exit waits for output that is still in its pipes: the last words of a server.
+const LAST_OUTPUT: Duration = Duration::from_millis(50);
+/// The first look whether the ports of a fleet are free.
+const TAKEN_LIMIT: Duration = Duration::from_secs(1);
+/// How long a last event may take to reach the front.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How many servers are spawned before anything else is looked at again.
+const SPAWNED_AT_ONCE: usize = 8;
+
+/// Looks at all servers: how often, and what of the machine they may take.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// A look may take this part of the time: two percent of a core.
+const SHARE: u32 = 50;
+
+/// Is the keeper, from the first order to the last server's end.
+pub fn main() -> ExitCode {
+    match keep() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever would want to hear of it is the front, and it hears that we are gone.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn keep() -> io::Result<()> {
+    let (control, output) = sockets()?;
+    // Ctrl-C and Ctrl-Z are the front's.
+    nix::unistd::setsid()?;
+    nix::sys::prctl::set_child_subreaper(true)?;
+    nix::sys::prctl::set_name(c"gym-keeper")?;
+    process::raise_descriptor_limit();
+    let signals = process::wait_for_signals(&process::Inherited::here(), process::Blocking::No)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, serve(control, output, signals))
+}
+
+/// The front's two sockets, which came as stdin and stdout. Nothing of them is left to servers.
+fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let control = io::stdin().as_fd().try_clone_to_owned()?;
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdin(&null)?;
+    nix::unistd::dup2_stdout(&null)?;
+    nix::unistd::dup2_stderr(&null)?;
+    Ok((control, output))
+}
+
+fn stream(socket: OwnedFd) -> io::Result<Rc<UnixStream>> {
+    let socket = std::os::unix::net::UnixStream::from(socket);
+    socket.set_nonblocking(true)?;
+    Ok(Rc::new(UnixStream::from_std(socket)?))
+}
+
+async fn serve(control: OwnedFd, output: OwnedFd, signals: SignalFd) -> io::Result<()> {
+    let control = stream(control)?;
+    let mut lines = Lines::new(Rc::clone(&control));
+    let Some(orders) = lines.next().await else { return Ok(()) };
+    let orders: Orders = serde_json::from_slice(&orders)?;
+
+    let (sender, inbox) = unbounded_channel();
+    let events = Outlet::new(control, EVENTS_CAPACITY);
+    let output = Outlet::new(stream(output)?, OUTPUT_CAPACITY);
+    let mut keeper = Keeper::new(orders, Rc::clone(&events), Rc::clone(&output), sender.clone());
+    if !keeper.ports_are_free().await {
+        return Ok(farewell(&events, &output).await);
+    }
+    tokio::task::spawn_local(hear_front(lines, sender.clone()));
+    tokio::task::spawn_local(hear_signals(signals, sender));
+    keeper.run(inbox).await;
+    Ok(farewell(&events, &output).await)
+}
+
+async fn farewell(events: &Outlet, output: &Outlet) {
+    let deadline = Instant::now() + FAREWELL;
+    drop(timeout_at(deadline, events.emptied()).await);
+    drop(timeout_at(deadline, output.emptied()).await);
+}
+
+/// What the keeper acts on.
+enum Message {
+    Command(Command),
+    FrontGone,
+    Signal(Signal),
+    Answer { server: usize, at_ns: u64, answer: Answer },
+}
+
+async fn hear_front(mut lines: Lines, to: UnboundedSender<Message>) {
+    while let Some(line) = lines.next().await {
+        if let Ok(command) = serde_json::from_slice(&line) {
+            to.send(Message::Command(command)).unwrap_or_default();
+        }
+    }
+    to.send(Message::FrontGone).unwrap_or_default();
+}
+
+async fn hear_signals(signals: SignalFd, to: UnboundedSender<Message>) {
+    let Ok(signals) = process::awaited(signals) else { return };
+    while let Ok(mut ready) = signals.readable().await {
+        match signals.get_ref().read_signal() {
+            Ok(Some(info)) => {
+                let signal = i32::try_from(info.ssi_signo).ok();
+                if let Some(signal) = signal.and_then(|it| Signal::try_from(it).ok()) {
+                    to.send(Message::Signal(signal)).unwrap_or_default();
+                }
+            }
+            _ => ready.clear_ready(),
+        }
+    }
+}
+
+struct Keeper {
+    orders: Orders,
+    events: Rc<Outlet>,
+    /// Events that the front could not be told.
+    missed: usize,
+    output: Output,
+    inbox: UnboundedSender<Message>,
+    tls: Option<TlsConnector>,
+    servers: Vec<Server>,
+    ports: Rhythm,
+    looks: Rhythm,
+    ending: Option<Ending>,
+    ending_again: Instant,
+    over: bool,
+}
+
+/// One server that was spawned, or will not be any more.
+struct Server {
+    /// Its launch process, until that has been waited for.
+    root: Option<Pid>,
+    launch: Option<Launch>,
+    launched: Option<Launched>,
+    state: State,
+    deadline: Option<Instant>,
+    sight: Sight,
+    probe: Probing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Starting,
+    Ready,
+    /// The launch process has ended, and its last output is awaited.
+    Ending {
+        was_ready: bool,
+        exit: Exit,
+        at_ns: u64,
+        until: Instant,
+    },
+    /// The launch process has ended well, and left others that are the server now.
+    Daemon {
+        was_ready: bool,
+    },
+    Gone,
+}
+
+impl State {
+    fn awaits_ready(self) -> bool {
+        matches!(self, Self::Starting | Self::Daemon { was_ready: false })
+    }
+}
+
+/// When the next probe is due.
+struct Probing {
+    asking: bool,
+    next: Instant,
+    /// The next one even if nobody seems to listen: some networks do not show it.
+    blind: Instant,
+    pause: Duration,
+    last_answer: Option<String>,
+}
+
+impl Probing {
+    const BLIND_PAUSE: Duration = Duration::from_secs(2);
+    const LONGEST: Duration = Duration::from_millis(500);
+
+    fn new() -> Self {
+        let now = Instant::now();
+        let blind = now + Self::BLIND_PAUSE;
+        Self { asking: false, next: now, blind, pause: SHORTEST_PAUSE, last_answer: None }
+    }
+
+    /// Whether it is time to ask, when `listening` says whether somebody listens, if it is known.
+    fn is_due(&self, now: Instant, listening: Option<bool>) -> bool {
+        !self.asking && now >= if listening == Some(false) { self.blind } else { self.next }
+    }
+
+    /// Slower and slower while somebody answers, and nothing that counts.
+    fn answered(&mut self, answer: &Answer, waiting: usize) {
+        let crowd = u32::try_from(waiting / 50).unwrap_or(u32::MAX).saturating_add(1);
+        self.pause = match answer {
+            Answer::NotYet(_) => (self.pause * 5 / 4).min(Self::LONGEST),
+            _ => SHORTEST_PAUSE.saturating_mul(crowd).min(Self::LONGEST),
+        };
+        self.asking = false;
+        let now = Instant::now();
+        (self.next, self.blind) = (now + self.pause, now + Self::BLIND_PAUSE);
+    }
+}
+
+/// Looks that take a small part of the time, whatever one costs.
+struct Rhythm {
+    next: Instant,
+}
+
+impl Rhythm {
+    fn new() -> Self {
+        Self { next: Instant::now() }
+    }
+
+    fn look<T>(&mut self, look: impl FnOnce() -> T) -> T {
+        let before = cpu_time();
+        let result = look();
+        let cost = cpu_time().saturating_sub(before);
+        let pause = cost.saturating_mul(SHARE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        self.next = Instant::now() + pause;
+        result
+    }
+}
+
+impl Keeper {
+    fn new(
+        orders: Orders,
+        events: Rc<Outlet>,
+        output: Rc<Outlet>,
+        inbox: UnboundedSender<Message>,
+    ) -> Self {
+        let any_tls =
+            |server: &crate::fleet::Server| matches!(server.ready, Ready::Http { tls: true, .. });
+        let tls = orders.plan.servers.iter().any(any_tls).then(probe::any_certificate).flatten();
+        Self {
+            servers: Vec::with_capacity(orders.plan.servers.len()),
+            orders,
+            events,
+            missed: 0,
+            output: Output::new(output),
+            inbox,
+            tls,
+            ports: Rhythm::new(),
+            looks: Rhythm::new(),
+            ending: None,
+            ending_again: Instant::now(),
+            over: false,
+        }
+    }
+
+    /// Whether nobody answers yet where the servers will; tells who does.
+    async fn ports_are_free(&mut self) -> bool {
+        let deadline = Instant::now() + TAKEN_LIMIT;
+        let looks: Vec<_> = self
+            .orders
+            .plan
+            .servers
+            .iter()
+            .map(|server| {
+                let ready = server.ready.clone();
+                tokio::task::spawn_local(async move { probe::is_taken(&ready).await })
+            })
+            .collect();
+        for (server, look) in looks.into_iter().enumerate() {
+            if matches!(timeout_at(deadline, look).await, Ok(Ok(true))) {
+                let ready = self.orders.plan.servers.get(server).map(|it| &it.ready);
+                let holder = ready.and_then(probe::local_port).and_then(proc::holder);
+                self.tell(&Event::PortTaken { server, holder });
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn run(&mut self, mut inbox: UnboundedReceiver<Message>) {
+        while !self.over {
+            match timeout_at(self.next_due(), inbox.recv()).await {
+                Ok(Some(message)) => self.take(message),
+                Ok(None) => return,
+                Err(_) => {}
+            }
+            while let Ok(message) = inbox.try_recv() {
+                self.take(message);
+            }
+            self.work();
+        }
+    }
+
+    fn next_due(&self) -> Instant {
+        if self.ending.is_some() {
+            return self.ending_again;
+        }
+        if self.servers.len() < self.orders.plan.servers.len() {
+            return Instant::now();
+        }
+        let mut due = Instant::now() + Duration::from_secs(60);
+        for server in &self.servers {
+            match server.state {
+                state if state.awaits_ready() => {
+                    due = due.min(self.ports.next).min(self.looks.next);
+                    due = server.deadline.map_or(due, |deadline| due.min(deadline));
+                }
+                State::Ending { until, .. } => due = due.min(until),
+                _ => {}
+            }
+        }
+        due
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Command(Command::End) => self.end(self.first_signal()),
+            Message::Command(Command::Kill) => match &mut self.ending {
+                Some(ending) => {
+                    ending.kill_now();
+                    self.ending_again = Instant::now();
+                }
+                None => self.end(Signal::SIGKILL),
+            },
+            Message::Command(Command::Pass(signal)) => {
+                if let Ok(signal) = Signal::try_from(signal) {
+                    self.pass(signal);
+                }
+            }
+            Message::FrontGone => self.end(self.first_signal()),
+            Message::Signal(Signal::SIGCHLD) => self.reap(),
+            Message::Signal(signal @ (Signal::SIGUSR1 | Signal::SIGUSR2)) => self.pass(signal),
+            // Whoever means us alone means the servers.
+            Message::Signal(_) => self.end(self.first_signal()),
+            Message::Answer { server, at_ns, answer } => self.answered(server, at_ns, answer),
+        }
+    }
+
+    fn work(&mut self) {
+        if self.ending.is_some() {
+            return self.go_on_ending();
+        }
+        self.spawn_some();
+        let now = Instant::now();
+        self.tell_exits(now);
+        if self.servers.iter().any(|server| server.state.awaits_ready()) {
+            if now >= self.looks.next {
+                self.look_at_processes();
+            }
+            if now >= self.ports.next {
+                self.look_at_ports(now);
+            }
+            self.tell_timeouts(now);
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let mut line = serde_json::to_vec(event).unwrap_or_default();
+        line.push(b'\n');
+        let mut missed = Vec::new();
+        if self.missed > 0 {
+            missed = serde_json::to_vec(&Event::Missed { events: self.missed }).unwrap_or_default();
+            missed.push(b'\n');
+        }
+        if self.events.put(&[&missed, &line]) {
+            self.missed = 0;
+        } else {
+            self.missed = self.missed.saturating_add(1);
+        }
+    }
+
+    fn spawn_some(&mut self) {
+        for _ in 0..SPAWNED_AT_ONCE {
+            let number = self.servers.len();
+            let Some(plan) = self.orders.plan.servers.get(number) else { return };
+            let at_ns = SystemClock.now_ns();
+            let deadline = plan.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+            let spawned = launch::launch(&self.orders, number, at_ns, &self.output);
+            let mut server = Server {
+                root: None,
+                launch: None,
+                launched: None,
+                state: State::Gone,
+                deadline,
+                sight: Sight::default(),
+                probe: Probing::new(),
+            };
+            match spawned {
+                Ok(launched) => {
+                    let pid = launched.pid;
+                    server.root = Some(pid);
+                    server.launch = Some(Launch { pid: pid.as_raw(), spawn_ns: at_ns });
+                    server.launched = Some(launched);
+                    server.state = State::Starting;
+                    self.servers.push(server);
+                    self.tell(&Event::Spawned { server: number, at_ns, pid: pid.as_raw() });
+                }
+                Err((error, status)) => {
+                    self.servers.push(server);
+                    self.tell(&Event::NotSpawned { server: number, at_ns, error, status });
+                }
+            }
+            if self.servers.len() == self.orders.plan.servers.len() {
+                self.tell(&Event::AllSpawned { at_ns: SystemClock.now_ns() });
+            }
+        }
+    }
+
+    fn look_at_ports(&mut self, now: Instant) {
+        let local = |plan: &crate::fleet::Server| probe::local_port(&plan.ready);
+        let ports = self.ports.look(proc::listening_ports);
+        let mut due = Vec::new();
+        for (number, (server, plan)) in
+            self.servers.iter_mut().zip(&self.orders.plan.servers).enumerate()
+        {
+            let listening = local(plan).and_then(|port| Some(ports.as_ref()?.contains(&port)));
+            if server.state.awaits_ready() && server.probe.is_due(now, listening) {
+                server.probe.asking = true;
+                due.push((number, plan.ready.clone()));
+            }
+        }
+        for (server, ready) in due {
+            let (inbox, tls) = (self.inbox.clone(), self.tls.clone());
+            tokio::task::spawn_local(async move {
+                let tell = |answer| {
+                    let at_ns = SystemClock.now_ns();
+                    inbox.send(Message::Answer { server, at_ns, answer }).unwrap_or_default();
+                };
+                probe::ask(&ready, tls.as_ref(), tell).await;
+            });
+        }
+    }
+
+    fn answered(&mut self, number: usize, at_ns: u64, answer: Answer) {
+        let waiting = self.servers.iter().filter(|server| server.state.awaits_ready()).count();
+        let Some(server) = self.servers.get_mut(number) else { return };
+        if !server.state.awaits_ready() {
+            return;
+        }
+        server.probe.answered(&answer, waiting);
+        match answer {
+            Answer::Counts => {
+                server.state = match server.state {
+                    State::Daemon { .. } => State::Daemon { was_ready: true },
+                    _ => State::Ready,
+                };
+                // What was stamped since the last look.
+                self.look_at_processes_of(Some(number));
+                let server = self.servers.get(number);
+                if let Some(why) = server.and_then(|server| server.sight.no_stamp()) {
+                    self.tell(&Event::NoStamp { server: number, why });
+                }
+                self.tell(&Event::Ready { server: number, at_ns });
+            }
+            Answer::NotYet(answer) => {
+                if server.probe.last_answer.as_ref() != Some(&answer) {
+                    server.probe.last_answer = Some(answer.clone());
+                    self.tell(&Event::NotYet { server: number, at_ns, answer });
+                }
+            }
+            Answer::Nobody(why) => {
+                server.probe.last_answer.get_or_insert(why);
+            }
+        }
+    }
+
+    fn look_at_processes(&mut self) {
+        let mut looks = std::mem::replace(&mut self.looks, Rhythm::new());
+        looks.look(|| self.look_at_processes_of(None));
+        self.looks = looks;
+    }
+
+    /// Of all servers that are not ready yet, or of the one.
+    fn look_at_processes_of(&mut self, one: Option<usize>) {
+        let processes = Processes::now();
+        let by_server = self.by_server(&processes);
+        let look =
+            Look { at_ns: SystemClock.now_ns(), waiting_for_locks: proc::waiting_for_locks() };
+        let mut events = Vec::new();
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            let wanted = one.map_or(server.state.awaits_ready(), |one| one == number);
+            let of_server = by_server.get(&number).map_or(&[][..], Vec::as_slice);
+            if let Some(launch) = server.launch.filter(|_| wanted) {
+                events.extend(server.sight.look(number, launch, of_server, &look));
+            }
+        }
+        events.iter().for_each(|event| self.tell(event));
+    }
+
+    /// Whose process is whose. What a server orphaned comes to us: by its session, or else by its
+    /// environment, it is still known.
+    fn by_server(&self, processes: &Processes) -> HashMap<usize, Vec<Process>> {
+        let mut by_launch = HashMap::new();
+        let mut by_spawn = HashMap::new();
+        for (number, server) in self.servers.iter().enumerate() {
+            if let Some(launch) = server.launch {
+                by_launch.insert(launch.pid, number);
+                by_spawn.insert(launch.spawn_ns, number);
+            }
+        }
+        let mut by_server: HashMap<usize, Vec<Process>> = HashMap::new();
+        for child in processes.children(own_pid()) {
+            let known = by_launch.get(&child.pid).or_else(|| by_launch.get(&child.session));
+            let server = known.or_else(|| by_spawn.get(&sight::spawn_ns(child.pid)?));
+            if let Some(&server) = server {
+                let all = by_server.entry(server).or_default();
+                all.push(child);
+                all.extend(processes.below(child.pid));
+            }
+        }
+        by_server
+    }
+
+    fn tell_timeouts(&mut self, now: Instant) {
+        let mut events = Vec::new();
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            let late = server.deadline.is_some_and(|deadline| now >= deadline);
+            if late && server.state.awaits_ready() {
+                server.deadline = None;
+                events.push(Event::TimedOut {
+                    server: number,
+                    at_ns: SystemClock.now_ns(),
+                    last_answer: server.probe.last_answer.clone(),
+                    last_lines: last_lines(server),
+                });
+            }
+        }
+        events.iter().for_each(|event| self.tell(event));
+    }
+
+    fn pass(&self, signal: Signal) {
+        for root in self.servers.iter().filter_map(|server| server.root) {
+            kill(root, signal).unwrap_or_default();
+        }
+    }
+
+    fn reap(&mut self) {
+        let at_ns = SystemClock.now_ns();
+        for (pid, exit) in process::ended_children() {
+            let server = self.servers.iter_mut().find(|server| server.root == Some(pid));
+            let Some(server) = server else { continue };
+            server.root = None;
+            let was_ready = server.state == State::Ready;
+            if server.state.awaits_ready() || was_ready {
+                let until = Instant::now() + LAST_OUTPUT;
+                server.state = State::Ending { was_ready, exit, at_ns, until };
+            }
+        }
+        self.ending_again = Instant::now();
+        self.reap_daemons(at_ns);
+    }
+
+    /// A daemon's end is that of its last process.
+    fn reap_daemons(&mut self, at_ns: u64) {
+        let is_daemon = |server: &Server| matches!(server.state, State::Daemon { .. });
+        if !self.servers.iter().any(is_daemon) {
+            return;
+        }
+        let by_server = self.by_server(&Processes::now());
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            if let State::Daemon { was_ready } = server.state
+                && by_server.get(&number).is_none_or(|all| all.iter().all(|it| it.ended))
+            {
+                let (exit, until) = (Exit::Status(0), Instant::now() + LAST_OUTPUT);
+                server.state = State::Ending { was_ready, exit, at_ns, until };
+            }
+        }
+    }
+
+    /// Tells of the servers that have ended, when their last output is there.
+    fn tell_exits(&mut self, now: Instant) {
+        let ended: Vec<_> = self
+            .servers
+            .iter()
+            .enumerate()
+            .filter_map(|(number, server)| {
+                let State::Ending { was_ready, exit, at_ns, until } = server.state else {
+                    return None;
+                };
+                let silent = server.launched.as_ref().is_none_or(Launched::is_silent);
+                (silent || now >= until).then_some((number, was_ready, exit, at_ns))
+            })
+            .collect();
+        if ended.is_empty() {
+            return;
+        }
+        let by_server = self.by_server(&Processes::now());
+        for (number, was_ready, exit, at_ns) in ended {
+            let left = by_server.get(&number).is_some_and(|all| all.iter().any(|it| !it.ended));
+            let Some(server) = self.servers.get_mut(number) else { continue };
+            if left && exit == Exit::Status(0) {
+                server.state = State::Daemon { was_ready };
+                continue;
+            }
+            server.state = State::Gone;
+            let last_lines = last_lines(server);
+            self.tell(&Event::Exited { server: number, at_ns, exit, last_lines });
+        }
+    }
+
+    /// SIGINT, unless the servers were told to ignore it.
+    fn first_signal(&self) -> Signal {
+        match self.orders.inherited.ignores(Signal::SIGINT) {
+            true => Signal::SIGTERM,
+            false => Signal::SIGINT,
+        }
+    }
+
+    fn end(&mut self, first: Signal) {
+        if self.ending.is_none() {
+            self.ending = Some(Ending::new(first, self.orders.plan.grace));
+            self.ending_again = Instant::now();
+        }
+    }
+
+    fn go_on_ending(&mut self) {
+        if Instant::now() < self.ending_again {
+            return;
+        }
+        self.reap_all();
+        let leaders: Vec<Pid> = self.servers.iter().filter_map(|server| server.root).collect();
+        let Some(ending) = &mut self.ending else { return };
+        match ending.step(&leaders) {
+            Progress::Waiting { again } => self.ending_again = again.into(),
+            Progress::Sent { signal, processes } => {
+                let signal = signal.as_str().to_owned();
+                self.tell(&Event::Ending { at_ns: SystemClock.now_ns(), signal, processes });
+            }
+            Progress::Over { left } => {
+                self.tell(&Event::Ended { at_ns: SystemClock.now_ns(), left });
+                self.over = true;
+            }
+        }
+    }
+
+    fn reap_all(&mut self) {
+        for (pid, _) in process::ended_children() {
+            if let Some(server) = self.servers.iter_mut().find(|it| it.root == Some(pid)) {
+                server.root = None;
+            }
+        }
+    }
+}
+
+fn last_lines(server: &Server) -> Vec<String> {
+    server.launched.as_ref().map(Launched::last_lines).unwrap_or_default()
+}
