@@ -9,7 +9,7 @@ use gym_stamp::spans::{self, SpanRecord, Status};
 use opentelemetry::Value;
 use unicode_width::UnicodeWidthStr;
 
-use crate::words::{duration, fit, harmless, padded, right};
+use crate::words::{duration, fit, harmless, right};
 
 /// A span, wherever it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -78,6 +78,41 @@ pub fn right(text: &str, width: usize) -> String {
     format!("{}{text}", " ".repeat(width.saturating_sub(text.width())))
 }
 
+/// `text`, harmless, in lines of at most `width` columns where its words allow, each with its
+/// newline.
+pub fn wrapped(text: &str, width: usize, unicode: bool) -> String {
+    let text = harmless(text, unicode);
+    let mut lines = String::new();
+    let mut used = 0_usize;
+    for word in text.split_whitespace() {
+        let with_word = used.saturating_add(word.width()).saturating_add(1);
+        if used == 0 {
+            used = word.width();
+        } else if with_word <= width {
+            lines.push(' ');
+            used = with_word;
+        } else {
+            lines.push('\n');
+            used = word.width();
+        }
+        lines.push_str(word);
+    }
+    lines.push('\n');
+    lines
+}
+
+/// A duration that runs: whole tenths of a second, so that it counts up without flicker.
+pub fn running(ns: i128) -> String {
+    match ns {
+        ..100_000_000 => "0.0 s".to_owned(),
+        100_000_000..60_000_000_000 => {
+            let tenths = ns / 100_000_000;
+            format!("{}.{} s", tenths / 10, tenths % 10)
+        }
+        _ => duration(ns / 1_000_000_000 * 1_000_000_000, false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +153,26 @@ mod tests {
         assert_eq!(fit("a", 0, true), "");
         assert_eq!(padded("評価", 6), "評価  ");
         assert_eq!(right("1 s", 6), "   1 s");
+    }
+
+    #[test]
+    fn a_paragraph_is_wrapped_between_words() {
+        assert_eq!(wrapped("one two  three 四五六", 9, true), "one two\nthree\n四五六\n");
+        assert_eq!(wrapped("longer than that", 3, true), "longer\nthan\nthat\n");
+        assert_eq!(wrapped("", 3, true), "\n");
+    }
+
+    #[test]
+    fn a_running_time_counts_tenths() {
+        for (ns, text) in [
+            (-5, "0.0 s"),
+            (99_999_999, "0.0 s"),
+            (100_000_000, "0.1 s"),
+            (59_999_999_999, "59.9 s"),
+            (60_999_999_999, "1m 00s"),
+        ] {
+            assert_eq!(running(ns), text, "{ns}");
+        }
     }
 
     #[test]
