@@ -4,7 +4,6 @@
 //! Whatever happens here touches no server: the keeper never waits for this process. If this
 //! process goes, the keeper ends the servers, and if the keeper goes, this process does.
 
-mod plain;
 mod telling;
 
 use std::fs;
@@ -33,6 +32,7 @@ use crate::process::{
 };
 use crate::record::{Record, Ways};
 use crate::say::say;
+use crate::view;
 use telling::Telling;
 
 /// The status of a command line or a fleet file that cannot be meant.
@@ -135,7 +135,7 @@ impl Front {
                 .stdout(OwnedFd::from(keepers_output))
                 .stderr(Stdio::null()),
         )?;
-        let telling = Telling::start(plain::watcher(&plan), output);
+        let telling = Telling::start(view::watcher(&plan), output);
         ways.warnings.iter().chain(&warning).for_each(|warning| telling.say(warning));
 
         let traced = ways.are_any();
