@@ -838,7 +838,7 @@ mod tests {
         gym-startup: judge: no gym-stamp in its launch: setup and start are not told apart
         gym-startup: seed: exited with status 3 after 3.00 s
         gym-startup: reward: uv pip install took 8.69 s
-        gym-startup: SIGINT to 5 processes
+        gym-startup: ending: SIGINT to 5 processes
         gym-startup: 1 process could not be ended, not even by SIGKILL
         gym-startup: 2 events not told
         ");
