@@ -109,13 +109,13 @@ async fn serve(control: OwnedFd, output: OwnedFd, signals: SignalFd) -> io::Resu
     let events = Outlet::new(control, EVENTS_CAPACITY);
     let output = Outlet::new(stream(output)?, OUTPUT_CAPACITY);
     let mut keeper = Keeper::new(orders, Rc::clone(&events), Rc::clone(&output), sender.clone());
-    if !keeper.ports_are_free().await {
-        return Ok(farewell(&events, &output).await);
+    if keeper.ports_are_free().await {
+        tokio::task::spawn_local(hear_front(lines, sender.clone()));
+        tokio::task::spawn_local(hear_signals(signals, sender));
+        keeper.run(inbox).await;
     }
-    tokio::task::spawn_local(hear_front(lines, sender.clone()));
-    tokio::task::spawn_local(hear_signals(signals, sender));
-    keeper.run(inbox).await;
-    Ok(farewell(&events, &output).await)
+    farewell(&events, &output).await;
+    Ok(())
 }
 
 async fn farewell(events: &Outlet, output: &Outlet) {

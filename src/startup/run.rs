@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{self, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -189,14 +189,8 @@ impl Front {
     }
 
     fn next(&self, until: Option<Instant>) -> Option<Message> {
-        let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
-        match wait.map_or_else(
-            || self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            |wait| self.inbox.recv_timeout(wait),
-        ) {
-            Ok(message) => Some(message),
-            Err(_) => None,
-        }
+        let Some(until) = until else { return self.inbox.recv().ok() };
+        self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -7,27 +7,33 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+#[cfg(target_os = "linux")]
+mod arguments;
 #[cfg(feature = "telemetry")]
 mod axum_example;
+#[cfg(target_os = "linux")]
+mod binary;
+#[cfg(target_os = "linux")]
+mod example;
 #[cfg(feature = "cli")]
 mod export_failures;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod fleet;
+mod options;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_outcomes;
 mod server_stamps;
 #[cfg(feature = "telemetry")]
 mod settings;
+#[cfg(target_os = "linux")]
+mod shell;
+#[cfg(target_os = "linux")]
+mod stamp;
 mod supervisor;
 mod support;
 mod timelines;
 mod traceparents;
 #[cfg(target_os = "linux")]
-mod arguments;
-#[cfg(target_os = "linux")]
-mod binary;
-#[cfg(target_os = "linux")]
-mod example;
-mod options;
-#[cfg(target_os = "linux")]
-mod shell;
-#[cfg(target_os = "linux")]
-mod stamp;
-#[cfg(target_os = "linux")]
 mod transparency;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod view;

@@ -61,10 +61,12 @@ impl Sight {
         for process in processes.iter().filter(|process| !process.ended) {
             self.seen = true;
             let stamped = self.read_stamp(process.pid, launch, look.at_ns);
-            if !stamped && process.pid != launch.pid && before.is_none() {
-                if let Some(name) = name(process.pid, look) {
-                    at_work.insert((process.pid, process.start_ticks), name);
-                }
+            if !stamped
+                && process.pid != launch.pid
+                && before.is_none()
+                && let Some(name) = name(process.pid, look)
+            {
+                at_work.insert((process.pid, process.start_ticks), name);
             }
         }
         match self.setup_done_ns {

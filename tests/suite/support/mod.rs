@@ -25,17 +25,19 @@
     reason = "words of a language: not every subject needs every one"
 )]
 
+mod builds;
 #[cfg(feature = "cli")]
 pub mod certificates;
+mod clock;
 #[cfg(feature = "cli")]
 pub mod collector;
 #[cfg(feature = "cli")]
 pub mod export;
-pub mod records;
-mod builds;
-mod clock;
 mod probe;
+pub mod records;
 mod run;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod startup;
 pub mod toolbox;
 
 pub use builds::Build;
