@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anstream::adapter::strip_str;
+use anstyle::{AnsiColor, Style};
 
 use crate::events::{Exit, Trouble};
 use crate::fleet::{Ready, Server};
@@ -10,6 +11,8 @@ use crate::words::{harmless, wrapped};
 
 /// How many names are told of those that have the same trouble.
 const MOST_NAMES: usize = 5;
+
+const LOUD: Style = AnsiColor::Red.on_default().bold();
 
 /// A paragraph of lines, each with its newline, for a reader who has nothing else before them.
 ///
@@ -20,12 +23,17 @@ pub fn paragraph(
     logs: Option<&str>,
     width: usize,
     unicode: bool,
+    colour: bool,
 ) -> String {
     let verdict = Verdict::of(trouble, servers, logs);
-    let mut text = wrapped(&format!("gym-startup: {}", verdict.what), width, unicode);
+    let style = if colour { LOUD } else { Style::new() };
+    let mut text = String::new();
+    for line in wrapped(&format!("gym-startup: {}", verdict.what), width, unicode).lines() {
+        // A String takes everything.
+        writeln!(text, "{style}{line}{style:#}").unwrap_or_default();
+    }
     for line in verdict.last_lines {
         let line = strip_str(line).to_string();
-        // A String takes everything.
         writeln!(text, "  | {}", harmless(line.trim_end(), unicode)).unwrap_or_default();
     }
     if !verdict.advice.is_empty() {
@@ -205,7 +213,7 @@ mod tests {
         };
         let servers = ["reward", "judge", "seed", "policy", "user", "critic", "tools"];
         let servers: Vec<_> = servers.iter().map(|name| server(name, Some(200))).collect();
-        paragraph(trouble, &servers, logs, 80, true)
+        paragraph(trouble, &servers, logs, 80, true, false)
     }
 
     fn lines(lines: &[&str]) -> Vec<String> {

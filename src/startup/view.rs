@@ -306,7 +306,7 @@ impl View {
             }
             Event::Ending { signal, processes, .. } => {
                 return Some(format!(
-                    "{signal} to {}",
+                    "ending: {signal} to {}",
                     counted(*processes, "process", "processes")
                 ));
             }
@@ -624,7 +624,8 @@ impl Watcher for View {
         let width = self.size().0.min(LONGEST_PROSE);
         let log_dir = self.log_dir.as_deref();
         let unicode = self.surroundings.unicode;
-        let text = verdict::paragraph(trouble, &self.servers, log_dir, width, unicode);
+        let colour = self.err.colour;
+        let text = verdict::paragraph(trouble, &self.servers, log_dir, width, unicode, colour);
         self.write(&text);
     }
 

@@ -98,7 +98,7 @@ enum Kind {
 
 fn kind(entry: &Entry) -> Kind {
     match entry.name.as_str() {
-        "gym.startup.wait_for_servers" => Kind::Wait,
+        "gym.startup.wait_for_servers" | "gym.startup.unfinished" => Kind::Wait,
         "gym.server.startup" | "gym.server.startup.worker" => Kind::Report,
         _ => Kind::Other,
     }

@@ -10,27 +10,12 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// A number alone is seconds, as in `timeout` and `sleep`.
 pub fn from_text(text: &str) -> Result<Duration, String> {
     let text = text.trim();
-    if let Ok(seconds) = text.parse() {
-        return from_seconds(seconds);
+    let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
+    match seconds().or_else(|| humantime::parse_duration(text).ok()) {
+        None => Err(format!("\"{text}\" is not a time; it takes {ACCEPTED}")),
+        Some(time) if time > LONGEST => Err("more than a year; 0 is for ever".to_owned()),
+        Some(time) => Ok(time),
     }
-    match humantime::parse_duration(text) {
-        Ok(time) => at_most_a_year(time),
-        Err(_) => Err(format!("\"{text}\" is not a time; it takes {ACCEPTED}")),
-    }
-}
-
-pub fn from_seconds(seconds: f64) -> Result<Duration, String> {
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(time) => at_most_a_year(time),
-        Err(_) => Err(format!("{seconds} is not a time; it takes {ACCEPTED}")),
-    }
-}
-
-fn at_most_a_year(time: Duration) -> Result<Duration, String> {
-    if time > LONGEST {
-        return Err("more than a year; 0 is for ever".to_owned());
-    }
-    Ok(time)
 }
 
 /// What is no time at all is no limit, as in `timeout`.
