@@ -406,7 +406,7 @@ impl View {
         };
         let note = match (stage, state) {
             (_, State { failed: Some((how, _)), .. }) => how.clone(),
-            (Stage::VenvSetup, State { steps, .. }) => match steps.last() {
+            (Stage::VenvSetup, State { steps, .. }) => match steps.first() {
                 Some((step, start_ns)) => format!("{step} {}", running(since(now_ns, *start_ns))),
                 None => String::new(),
             },
