@@ -95,7 +95,7 @@ impl<'t> Verdict<'t> {
             Trouble::TimedOut { server, also, last_answer, last_lines } => {
                 let waited = servers.get(*server).and_then(|server| server.timeout);
                 let waited = waited.map(|it| format!(" within {}", humantime::format_duration(it)));
-                let also = also_not_ready(also, &name);
+                let also = also_not_ready(also, name);
                 let answer = match last_answer {
                     Some(answer) => format!("at the last look: {answer}"),
                     None => "nobody answered there".to_owned(),

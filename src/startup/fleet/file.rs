@@ -367,7 +367,8 @@ mod tests {
             timeout = 0
             "#,
         );
-        let [reward, policy, judge] = &servers[..] else { panic!("{servers:?}") };
+        let (reward, policy, judge) = (&servers[0], &servers[1], &servers[2]);
+        assert_eq!(servers.len(), 3);
         assert_eq!(reward.name, "reward");
         assert_eq!(reward.server_type.as_deref(), Some("resources_servers"));
         assert_eq!(reward.command, ["bash", "-c", "./launch.sh | tee log"]);
