@@ -165,40 +165,39 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Where a new process belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// To our session and group: it shares the terminal with us.
-    Ours,
-    /// To a session of its own, without a terminal.
-    OwnSession,
+/// What a new process is to us.
+#[derive(Clone, Copy, Debug)]
+pub enum Role<'a> {
+    /// Part of us, with the state that we have.
+    Part,
+    /// Started as our caller would have, in our session and group: it shares the terminal with us.
+    Companion(&'a Inherited),
+    /// Started as our caller would have, in a session of its own, without a terminal.
+    Server(&'a Inherited),
 }
 
-/// Starts `command` as our caller would have. Who waits for it is `waitpid` alone.
+/// Starts `command`. Who waits for it is [`ended_children`] alone.
 ///
 /// # Errors
 ///
 /// Why there is no process, or why it could not become the program.
-pub fn spawn(command: &mut Command, inherited: &Inherited, place: Place) -> io::Result<Pid> {
-    let inherited = inherited.clone();
+pub fn spawn(command: &mut Command, role: Role<'_>) -> io::Result<Pid> {
+    let (inherited, own_session) = match role {
+        Role::Part => (None, false),
+        Role::Companion(inherited) => (Some(inherited.clone()), false),
+        Role::Server(inherited) => (Some(inherited.clone()), true),
+    };
     let arrange = move || {
-        if place == Place::OwnSession {
+        if own_session {
             nix::unistd::setsid()?;
         }
-        inherited.give_back()
+        inherited.as_ref().map_or(Ok(()), Inherited::give_back)
     };
+    // With nothing to arrange std would go by posix_spawn, and glibc's ignores two signals of its
+    // own in the child, which every server would inherit.
     // SAFETY: between fork and exec the closure makes system calls alone; it neither allocates nor
     // takes a lock that another thread could have held.
     unsafe { command.pre_exec(arrange) };
-    spawn_as_we_are(command)
-}
-
-/// Starts `command` with our own state: for what is part of us.
-///
-/// # Errors
-///
-/// As [`spawn`].
-pub fn spawn_as_we_are(command: &mut Command) -> io::Result<Pid> {
     let child = command.spawn()?;
     let pid = i32::try_from(child.id()).map_err(|_| Errno::ERANGE)?;
     Ok(Pid::from_raw(pid))

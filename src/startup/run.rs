@@ -27,9 +27,7 @@ use crate::events::{Event, Exit, Trouble};
 use crate::fleet::{self, Plan, WhenReady};
 use crate::keeper::link::{Command, Orders};
 use crate::keeper::{self, OUTER};
-use crate::process::{
-    Blocking, Inherited, Place, ended_children, spawn, spawn_as_we_are, wait_for_signals,
-};
+use crate::process::{Blocking, Inherited, Role, ended_children, spawn, wait_for_signals};
 use crate::record::{Record, Ways};
 use crate::say::say;
 use crate::view;
@@ -127,13 +125,14 @@ impl Front {
 
         let (control, keepers_control) = UnixStream::pair()?;
         let (output, keepers_output) = UnixStream::pair()?;
-        let pid = spawn_as_we_are(
+        let pid = spawn(
             process::Command::new("/proc/self/exe")
                 .arg0("gym-startup")
                 .arg(keeper::WORD)
                 .stdin(OwnedFd::from(keepers_control))
                 .stdout(OwnedFd::from(keepers_output))
                 .stderr(Stdio::null()),
+            Role::Part,
         )?;
         let telling = Telling::start(view::watcher(&plan), output);
         ways.warnings.iter().chain(&warning).for_each(|warning| telling.say(warning));
@@ -271,8 +270,10 @@ impl Front {
             WhenReady::Then(line) => {
                 let mut command = process::Command::new("bash");
                 command.arg("-c").arg(line);
-                OUTER.iter().for_each(|name| drop(command.env_remove(name)));
-                match spawn(&mut command, &self.inherited, Place::Ours) {
+                for name in OUTER {
+                    command.env_remove(name);
+                }
+                match spawn(&mut command, Role::Companion(&self.inherited)) {
                     Ok(pid) => self.then = Some(pid),
                     Err(error) => {
                         self.telling.say(format_args!("--then: bash: {error}"));
@@ -483,7 +484,7 @@ fn start_export(line: Vec<u8>, inherited: &Inherited) -> io::Result<Pid> {
     let (input, mut to_exporter) = io::pipe()?;
     let mut command = process::Command::new("/proc/self/exe");
     command.arg0("gym-startup").args(["export", "-"]).stdin(input).stdout(Stdio::null());
-    let pid = spawn(&mut command, inherited, Place::Ours)?;
+    let pid = spawn(&mut command, Role::Companion(inherited))?;
     // One that does not read is killed at its deadline, and this ends with it.
     thread::spawn(move || to_exporter.write_all(&line).unwrap_or_default());
     Ok(pid)

@@ -21,7 +21,15 @@ mod export_failures;
 mod fleet;
 mod options;
 #[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_large;
+#[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_outcomes;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_output;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_processes;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_readiness;
 mod server_stamps;
 #[cfg(feature = "telemetry")]
 mod settings;

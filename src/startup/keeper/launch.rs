@@ -17,7 +17,7 @@ use super::link::Orders;
 use super::output::{Output, Tail, last_lines};
 use crate::events::Stream;
 use crate::fleet::Server;
-use crate::process::{self, Place};
+use crate::process::{self, Role};
 
 /// The variables of an outer launch, which say nothing of this one.
 pub const OUTER: [&str; 4] =
@@ -114,7 +114,7 @@ fn command(orders: &Orders, plan: &Server, number: usize, at_ns: u64) -> Command
 }
 
 fn spawn(command: &mut Command, orders: &Orders, plan: &Server) -> Result<Pid, (String, u8)> {
-    process::spawn(command, &orders.inherited, Place::OwnSession).map_err(|error| {
+    process::spawn(command, Role::Server(&orders.inherited)).map_err(|error| {
         let program = plan.command.first().map(|it| it.to_string_lossy()).unwrap_or_default();
         match error.kind() {
             io::ErrorKind::NotFound => (format!("{program}: command not found"), NOT_FOUND),

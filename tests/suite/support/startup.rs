@@ -97,6 +97,7 @@ impl Startup {
     /// A server that `bash -c` launches, with more lines of the fleet file for it.
     pub fn server(mut self, name: &str, command: &str, ready: &str, more: &str) -> Self {
         let command = command.replace('\\', r"\\").replace('"', r#"\""#);
+        let command = command.replace('\n', r"\n");
         self.fleet.push_str(&format!(
             "[[server]]\nname = \"{name}\"\ncommand = \"{command}\"\nready = \"{ready}\"\n{more}\n"
         ));
@@ -107,6 +108,12 @@ impl Startup {
     pub fn serves(self, name: &str, options: &str) -> Self {
         let port = free_port();
         self.server(name, &serve(port, options), &format!("http://127.0.0.1:{port}/"), "")
+    }
+
+    /// More of the fleet file.
+    pub fn fleet(mut self, text: &str) -> Self {
+        self.fleet.push_str(text);
+        self
     }
 
     /// The one-server form.
