@@ -61,7 +61,7 @@ impl<'t> Verdict<'t> {
                 _ => "Its last lines:".to_owned(),
             };
             let more = logs.filter(|_| !last_lines.is_empty());
-            let more = more.map(|dir| format!("All of them are in {dir}/{name}.log. "));
+            let more = more.map(|dir| format!("All its lines are in {dir}/{name}.log. "));
             let advice = format!("{}{advice}", more.unwrap_or_default());
             Self { what: format!("{what}. {lines}"), last_lines, advice: advice.trim().to_owned() }
         };
@@ -77,8 +77,18 @@ impl<'t> Verdict<'t> {
             }
             Trouble::NotSpawned { server, error } => {
                 let what = format!("{} could not be started: {error}.", name(*server));
-                let advice = "A command that is a list is a program, found in PATH or by its path \
-                    from `cwd`, and its arguments; one that is a string is a line for bash.";
+                let program = servers.get(*server).and_then(|server| server.command.first());
+                let is_line = program.is_some_and(|it| it.to_string_lossy().contains(' '));
+                let advice = match is_line {
+                    true => {
+                        "A list is a program and its arguments; for a line that bash takes, write \
+                         a string."
+                    }
+                    false => {
+                        "A program is found in PATH, or by its path from the folder that the \
+                         server starts in."
+                    }
+                };
                 bare(what, advice.to_owned())
             }
             Trouble::ExitedEarly { server, exit, last_lines } => {
@@ -183,6 +193,7 @@ fn timeout_advice(last_answer: Option<&str>, ready: Option<&Ready>) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test says what is wrong by panicking")]
 mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
@@ -196,6 +207,10 @@ mod tests {
     }
 
     fn said_with(trouble: &Trouble, logs: Option<&str>) -> String {
+        paragraph(trouble, &servers(), logs, 80, true, false)
+    }
+
+    fn servers() -> Vec<Server> {
         let server = |name: &str, expect| Server {
             name: name.to_owned(),
             server_type: None,
@@ -212,8 +227,7 @@ mod tests {
             timeout: Some(Duration::from_secs(90)),
         };
         let servers = ["reward", "judge", "seed", "policy", "user", "critic", "tools"];
-        let servers: Vec<_> = servers.iter().map(|name| server(name, Some(200))).collect();
-        paragraph(trouble, &servers, logs, 80, true, false)
+        servers.iter().map(|name| server(name, Some(200))).collect()
     }
 
     fn lines(lines: &[&str]) -> Vec<String> {
@@ -237,7 +251,7 @@ mod tests {
         gym-startup: reward exited with status 1 before it was ready. Its last lines:
           | Traceback (most recent call last):
           | ModuleNotFoundError: No module named 'fastapi'
-        All of them are in logs/reward.log.
+        All its lines are in logs/reward.log.
         ");
         let later = Trouble::ExitedLater { server: 1, exit: Exit::Signal(9), last_lines };
         assert_snapshot!(said(&later), @r"
@@ -310,10 +324,23 @@ mod tests {
         End it, or have judge and its `ready` use another place.
         ");
         let error = "uvicorn: No such file or directory".to_owned();
-        assert_snapshot!(said(&Trouble::NotSpawned { server: 2, error }), @r"
+        assert_snapshot!(said(&Trouble::NotSpawned { server: 2, error: error.clone() }), @r"
         gym-startup: seed could not be started: uvicorn: No such file or directory.
-        A command that is a list is a program, found in PATH or by its path from `cwd`,
-        and its arguments; one that is a string is a line for bash.
+        A program is found in PATH, or by its path from the folder that the server
+        starts in.
+        ");
+    }
+
+    #[test]
+    fn a_line_that_was_a_list_is_recognised() {
+        let error = "cd x && y: command not found".to_owned();
+        let mut servers = servers();
+        servers[0].command = vec!["cd x && y".into()];
+        let trouble = Trouble::NotSpawned { server: 0, error };
+        assert_snapshot!(paragraph(&trouble, &servers, None, 80, true, false), @r"
+        gym-startup: reward could not be started: cd x && y: command not found.
+        A list is a program and its arguments; for a line that bash takes, write a
+        string.
         ");
     }
 
