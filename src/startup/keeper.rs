@@ -6,6 +6,7 @@
 
 mod launch;
 pub mod link;
+mod listeners;
 mod output;
 mod probe;
 mod sight;
@@ -36,6 +37,7 @@ use crate::{proc, process};
 use launch::Launched;
 pub use launch::OUTER;
 use link::{Command, Lines, Orders, Outlet};
+use listeners::Listeners;
 use output::Output;
 use probe::Answer;
 use sight::{Launch, Look, Sight};
@@ -165,6 +167,7 @@ struct Keeper {
     inbox: UnboundedSender<Message>,
     tls: Option<TlsConnector>,
     servers: Vec<Server>,
+    listeners: Listeners,
     ports: Rhythm,
     looks: Rhythm,
     ending: Option<Ending>,
@@ -284,6 +287,7 @@ impl Keeper {
             output: Output::new(output),
             inbox,
             tls,
+            listeners: Listeners::new(),
             ports: Rhythm::new(),
             looks: Rhythm::new(),
             ending: None,
@@ -447,7 +451,7 @@ impl Keeper {
 
     fn look_at_ports(&mut self, now: Instant) {
         let local = |plan: &crate::fleet::Server| probe::local_port(&plan.ready);
-        let ports = self.ports.look(proc::listening_ports);
+        let ports = self.ports.look(|| self.listeners.ports());
         let mut due = Vec::new();
         for (number, (server, plan)) in
             self.servers.iter_mut().zip(&self.orders.plan.servers).enumerate()

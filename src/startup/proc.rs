@@ -143,27 +143,6 @@ pub fn command_line(pid: i32) -> Vec<String> {
         .collect()
 }
 
-/// The TCP ports that somebody listens on in our network namespace; `None` if it cannot be told.
-pub fn listening_ports() -> Option<HashSet<u16>> {
-    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].map(fs::read);
-    if tables.iter().all(Result::is_err) {
-        return None;
-    }
-    let tables = tables.iter().flatten();
-    Some(tables.flat_map(|table| table.split(|&byte| byte == b'\n')).filter_map(listener).collect())
-}
-
-/// The port in a line such as `  0: 0100007F:1F90 00000000:0000 0A …`, where `0A` is LISTEN.
-fn listener(line: &[u8]) -> Option<u16> {
-    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
-    let address = fields.nth(1)?;
-    if fields.nth(1)? != b"0A" {
-        return None;
-    }
-    let port = address.rsplitn(2, |&byte| byte == b':').next()?;
-    u16::from_str_radix(std::str::from_utf8(port).ok()?, 16).ok()
-}
-
 /// Who listens on `port`, as `python3 (process 4711)`, if that can be seen.
 pub fn holder(port: u16) -> Option<String> {
     let inodes: HashSet<String> = ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
@@ -184,6 +163,17 @@ pub fn holder(port: u16) -> Option<String> {
     })?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(format!("{} (process {pid})", name.trim_end()))
+}
+
+/// The port in a line such as `  0: 0100007F:1F90 00000000:0000 0A …`, where `0A` is LISTEN.
+fn listener(line: &[u8]) -> Option<u16> {
+    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+    let address = fields.nth(1)?;
+    if fields.nth(1)? != b"0A" {
+        return None;
+    }
+    let port = address.rsplitn(2, |&byte| byte == b':').next()?;
+    u16::from_str_radix(std::str::from_utf8(port).ok()?, 16).ok()
 }
 
 /// The processes that wait for somebody else's lock on a file.
