@@ -21,14 +21,40 @@ pub enum Command {
     Export(Export),
 }
 
+/// What `run --help` says beyond the options.
+pub const RUN_MORE: &str = "\
+Fleet file:
+  timeout = \"10m\"                     # of every server that has none of its own
+  [[server]]                          # one for each
+  name = \"greeter\"
+  type = \"resources_servers\"          # may be left out
+  command = \"./launch.sh\"             # a line for bash, or a list: a program, its arguments
+  cwd = \".\"                           # may be left out, as all below but ready
+  env = { PORT = 8001 }
+  ready = \"http://127.0.0.1:8001/\"    # or https://…, tcp://HOST:PORT, unix:/PATH
+  expect = 200                        # instead of any status but 502, 503 and 504
+  timeout = \"5m\"                      # or a number of seconds; 0 is for ever
+Paths begin at the file's folder. With expect, unix:/PATH has to answer GET /.
+
+Exit status:
+  0        ended as --exit-when-ready has it
+  1        a server ended, or could not be started; of one server, its own status
+  2        the command line or the fleet file is wrong, and nothing was started
+  124      not ready in time
+  128+N    ended by signal N
+With --then it is CMD's.";
+
 /// Launch servers, and show where the time until they are ready went
 ///
 /// Either those of a fleet file, or one that the command line describes. All start at once. When
 /// every server is ready the startup is shown, and the servers are kept until a signal ends them or
 /// one of them ends.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "gym-startup run [OPTION]... FLEET.toml\n       \
-        gym-startup run [OPTION]... --name NAME --ready URL -- COMMAND [ARG]...")]
+#[command(
+    override_usage = "gym-startup run [OPTION]... FLEET.toml\n       \
+        gym-startup run [OPTION]... --name NAME --ready URL -- COMMAND [ARG]...",
+    after_long_help = RUN_MORE
+)]
 pub struct Run {
     /// The servers, as TOML
     #[arg(

@@ -62,6 +62,7 @@ struct Surroundings {
 
 struct View {
     servers: Vec<Server>,
+    prefixes: Vec<Prefix>,
     states: Vec<State>,
     began_ns: u64,
     quiet: bool,
@@ -78,6 +79,12 @@ struct View {
     /// The widths of the lines of the view that is on the screen.
     shown: Vec<usize>,
     drawn_ns: u64,
+}
+
+/// What is before each line of a server, made once.
+struct Prefix {
+    plain: Vec<u8>,
+    coloured: Vec<u8>,
 }
 
 /// What is known of one server.
@@ -207,7 +214,16 @@ impl View {
         live: bool,
         surroundings: Surroundings,
     ) -> Self {
+        let prefix = |(number, server): (usize, &Server)| {
+            let name = harmless(&server.name, surroundings.unicode);
+            let style = name_style(number);
+            Prefix {
+                plain: format!("({name}) ").into_bytes(),
+                coloured: format!("{style}({name}){style:#} ").into_bytes(),
+            }
+        };
         Self {
+            prefixes: plan.servers.iter().enumerate().map(prefix).collect(),
             states: vec![State::default(); plan.servers.len()],
             servers: plan.servers.clone(),
             began_ns: (surroundings.clock)(),
@@ -556,12 +572,8 @@ impl Watcher for View {
             Stream::Out => self.out.colour,
             Stream::Err => self.err.colour,
         };
-        let name = self.name(server);
-        if colour {
-            let style = name_style(server);
-            self.pending.extend(format!("{style}({name}){style:#} ").bytes());
-        } else {
-            self.pending.extend(format!("({name}) ").bytes());
+        if let Some(prefix) = self.prefixes.get(server) {
+            self.pending.extend(if colour { &prefix.coloured } else { &prefix.plain });
         }
         self.pending.extend(line);
         if colour && line.contains(&0x1b) {
@@ -621,10 +633,14 @@ impl Watcher for View {
     }
 
     fn trouble(&mut self, trouble: &Trouble) {
+        let is_meant = matches!(trouble, Trouble::Interrupted { ready: true, .. });
+        if is_meant && self.quiet {
+            return;
+        }
         let width = self.size().0.min(LONGEST_PROSE);
         let log_dir = self.log_dir.as_deref();
         let unicode = self.surroundings.unicode;
-        let colour = self.err.colour;
+        let colour = self.err.colour && !is_meant;
         let text = verdict::paragraph(trouble, &self.servers, log_dir, width, unicode, colour);
         self.write(&text);
     }

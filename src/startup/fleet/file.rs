@@ -389,6 +389,14 @@ mod tests {
     }
 
     #[test]
+    fn the_fleet_file_of_the_help_is_one() {
+        let help = crate::args::RUN_MORE;
+        let lines = help.lines().skip(1).take_while(|line| line.starts_with("  "));
+        let (_folder, servers) = servers(&lines.collect::<Vec<_>>().join("\n"));
+        assert_eq!(servers[0].timeout, Some(Duration::from_secs(300)));
+    }
+
+    #[test]
     fn all_that_is_wrong_is_told_at_once_with_its_line() {
         let text = r#"
             timeout = "soon"
