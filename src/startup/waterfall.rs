@@ -632,6 +632,8 @@ fn share(length_ns: i128, total_ns: u64) -> String {
 #[allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 mod tests {
     use insta::assert_snapshot;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -907,6 +909,49 @@ mod tests {
                 for line in text.lines() {
                     assert!(line.width() <= width, "{width}: {} {line}", line.width());
                 }
+            }
+        }
+    }
+
+    fn any_entry(time: impl Strategy<Value = u64> + Clone) -> impl Strategy<Value = Entry> {
+        let ids = (0..12_u64, proptest::option::of(0..12_u64));
+        let times = (time.clone(), proptest::option::of(time));
+        let name = prop_oneof![Just(SERVER.to_owned()), Just("gym.startup".to_owned()), ".{0,40}"];
+        let said = (name, proptest::option::of(".{0,20}"), any::<bool>());
+        (ids, times, said).prop_map(|((id, parent), (start_ns, end_ns), said)| Entry {
+            id,
+            parent,
+            name: said.0,
+            start_ns,
+            end_ns,
+            server: said.1.clone(),
+            pid: None,
+            outcome: said.1,
+            is_error: said.2,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_spans_say_they_are_drawn(
+            entries in vec(any_entry(any::<u64>()), 0..30),
+            width in 0..250_usize,
+            unicode: bool,
+            most_children in 0..5_usize,
+        ) {
+            let look = Look { width, unicode, colour: false, most_children };
+            let text = draw(&entries, &look);
+            prop_assert_eq!(text.is_empty(), entries.is_empty());
+            prop_assert!(unicode || text.is_ascii());
+        }
+
+        #[test]
+        fn whatever_the_names_are_lines_fit(
+            entries in vec(any_entry(0..4_000_000_000_000_u64), 0..30),
+            width in NARROWEST..250,
+        ) {
+            for line in draw(&entries, &look(width)).lines() {
+                prop_assert!(line.width() <= width, "{} {}", line.width(), line);
             }
         }
     }
