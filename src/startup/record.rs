@@ -1,6 +1,7 @@
 //! The record of one startup: made of the keeper's events, written to a file, handed on for export.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::rc::Rc;
@@ -204,6 +205,8 @@ impl Record {
                 spans.extend(seen.spans(server, span, end_ns, &mut self.ids));
             }
         }
+        // As it went: whoever reads the file meets a parent before what is beneath it.
+        spans.sort_by_key(|span| (span.start_ns, Reverse(span.end_ns)));
         spans
     }
 }

@@ -254,7 +254,11 @@ impl Front {
                 let trouble = Trouble::ExitedEarly { server, exit, last_lines };
                 self.decide(status, Failure::Failed, trouble);
             }
-            Event::Ended { .. } => self.keeper.over = true,
+            Event::Ended { .. } => {
+                self.keeper.over = true;
+                // If nobody here has told the keeper to end them, somebody else has.
+                self.decide(FAILED, Failure::Failed, Trouble::KeeperLost);
+            }
             _ => {}
         }
     }

@@ -2,6 +2,8 @@
 //! is left of it whatever happens to us.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
@@ -10,9 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
 
-use crate::support::now_ns;
 use crate::support::startup::{Started, Startup, free_port, serve, startup};
 use crate::support::toolbox::{program, python_venv};
+use crate::support::{Terminal, now_ns};
 
 /// A server, what it started in a session of its own, and what it left behind.
 fn with_strays() -> Startup {
@@ -255,4 +257,67 @@ fn uvicorn_with_two_workers_ends_within_the_grace_time() {
     let trace = over.trace();
     let stages = trace.children(trace.only("gym.startup.server"));
     assert_eq!(stages.len(), 2, "{stages:#?}");
+}
+
+#[test]
+fn ctrl_z_stops_the_front_and_no_server() {
+    let mut terminal = Terminal::new();
+    let port = free_port();
+    let script = "\"$@\"; touch stopped; while [ ! -e go-on ]; do sleep 0.05; done; fg; exit $?";
+    let started = startup()
+        .with(|run| run.on_terminal(&terminal).under(["bash", "-mc", script, "bash"]))
+        .server("one", &serve(port, ""), &format!("http://127.0.0.1:{port}/"), "")
+        .spawn()
+        .recorded();
+    terminal.write("\x1a");
+    let started = started.until_there_is("stopped");
+    let mut answer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    answer.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    answer.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    fs::write(started.folder().join("go-on"), "").unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(started.processes_with("serve.py").len(), 1);
+    terminal.write("\x03");
+    // What it shows has to be read, or the terminal fills up.
+    started.running.wait_until(|| {
+        terminal.read();
+        started.processes().is_empty()
+            || started.processes().iter().all(|&pid| pid == started.pid())
+    });
+    started.wait().exits(130).outcome("ready");
+}
+
+#[test]
+fn children_of_a_caller_that_ignores_theirs_are_noticed() {
+    let ignored = |run: crate::support::Run| run.ignored(Signal::SIGCHLD);
+    let over = startup()
+        .with(ignored)
+        .one("tcp://127.0.0.1:9", &["grep", "SigIgn", "/proc/self/status"])
+        .run()
+        .exits(1)
+        .outcome("failed");
+    assert_eq!(over.ended.stdout_text(), "(one) SigIgn:\t0000000000010000\n");
+}
+
+#[test]
+fn servers_that_were_to_ignore_an_interrupt_are_terminated_at_once() {
+    startup()
+        .with(|run| run.ignored(Signal::SIGINT))
+        .args(["--grace", "100s"])
+        .server("one", "trap '' INT; sleep 1000 & wait", "tcp://127.0.0.1:9", "")
+        .spawn()
+        .until(1, "sleep\u{0}1000")
+        .signal(Signal::SIGTERM)
+        .wait()
+        .exits(143)
+        .within(30);
+}
+
+#[test]
+fn a_keeper_that_is_told_to_end_ends_the_servers() {
+    let started = with_strays().spawn().recorded();
+    kill(Pid::from_raw(started.keeper()), Signal::SIGTERM).unwrap();
+    started.wait().exits(1).outcome("ready");
 }

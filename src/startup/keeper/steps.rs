@@ -153,3 +153,39 @@ fn is_python(program: &str) -> bool {
 fn unversioned(program: &str) -> &str {
     program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::name;
+
+    #[test]
+    fn programs_are_told_by_name_and_subcommand_and_nothing_else() {
+        for (command_line, expected) in [
+            ("uv pip install -r requirements.txt", "uv pip install"),
+            ("/opt/uv/bin/uv venv .venv", "uv venv"),
+            ("uv --token secret pip install", "uv"),
+            ("uv run secret", "uv run"),
+            ("git clone https://user:secret@host/x", "git clone"),
+            ("git -C secret clone x", "git"),
+            ("python3 -m venv .venv", "python3 -m venv"),
+            ("python3.12 -I -m pip install secret", "python3.12 -m pip install"),
+            (".venv/bin/python .venv/bin/pip3.12 install x", "pip3.12 install"),
+            ("python3 secret.py install", "python3"),
+            ("python3 -c secret", "python3"),
+            ("python3 -m secret install", "python3"),
+            ("pip install install install", "pip install install"),
+            ("curl -H secret", "curl"),
+            ("/usr/bin/flock lock uv sync", "flock"),
+            ("-bash", ""),
+            ("/bin/sh -c secret", ""),
+            ("tee -a LOG", ""),
+        ] {
+            let words: Vec<_> = command_line.split(' ').map(str::to_owned).collect();
+            assert_eq!(name(&words).unwrap_or_default(), expected, "{command_line}");
+        }
+        assert_eq!(name(&[]), None);
+        assert_eq!(name(&[String::new()]), None);
+        let overwritten = ["worker --token secret/of/mine".to_owned()];
+        assert_eq!(name(&overwritten).as_deref(), Some("worker"));
+    }
+}
