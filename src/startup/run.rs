@@ -296,11 +296,12 @@ impl Front {
     }
 
     fn end_for(&mut self, signal: Signal, from_terminal: bool) {
-        if self.keeper.ending {
+        if self.status.is_some() {
             // Who presses Ctrl-C again means it.
             if signal == Signal::SIGINT {
                 self.keeper.kill();
                 self.signal_then(Signal::SIGKILL);
+                self.export.iter_mut().for_each(|export| export.deadline = Instant::now());
             }
             return;
         }
@@ -443,7 +444,7 @@ impl Keeper {
     }
 
     fn end(&mut self, grace: Duration) {
-        if !self.ending {
+        if !self.ending && self.connected {
             self.ending = true;
             self.command(Command::End);
             self.deadline = Instant::now().checked_add(grace * 2 + KEEPER_SLACK);
@@ -451,6 +452,9 @@ impl Keeper {
     }
 
     fn kill(&mut self) {
+        if !self.connected {
+            return;
+        }
         self.command(Command::Kill);
         let deadline = Instant::now() + KEEPER_SLACK;
         self.deadline = Some(self.deadline.map_or(deadline, |before| before.min(deadline)));
@@ -488,6 +492,8 @@ fn start_export(line: Vec<u8>, inherited: &Inherited) -> io::Result<Pid> {
     let (input, mut to_exporter) = io::pipe()?;
     let mut command = process::Command::new("/proc/self/exe");
     command.arg0("gym-startup").args(["export", "-"]).stdin(input).stdout(Stdio::null());
+    // The Ctrl-C that ends a fleet does not end what is told of its startup.
+    command.process_group(0);
     let pid = spawn(&mut command, Role::Companion(inherited))?;
     // One that does not read is killed at its deadline, and this ends with it.
     thread::spawn(move || to_exporter.write_all(&line).unwrap_or_default());
