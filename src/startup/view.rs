@@ -39,7 +39,9 @@ pub fn watcher(plan: &Plan) -> Box<dyn Watcher> {
     let env = |name: &str| std::env::var_os(name);
     let err = Channel::stderr();
     // No colours, no movement: who asks for the one, or whose terminal lacks it, has a reason.
-    let live = plan.progress && !plan.quiet && err.is_terminal && err.colour;
+    let wanted = plan.progress && !plan.quiet && err.is_terminal && err.colour;
+    // Such as under timeout(1): then it will not come to the foreground either.
+    let live = wanted && !terminal::is_in_background();
     let surroundings = Surroundings {
         size: terminal::size,
         is_in_background: terminal::is_in_background,
@@ -94,6 +96,8 @@ struct State {
     setup_done_ns: Option<u64>,
     /// What runs inside `venv_setup`, and since when.
     steps: Vec<(String, u64)>,
+    /// Whether anything ever did: until a stamp says otherwise, it is still that.
+    had_steps: bool,
     answer: Option<String>,
     ready_ns: Option<u64>,
     /// How it failed, and when.
@@ -141,7 +145,7 @@ impl State {
         match (self.ready_ns, self.setup_done_ns, self.spawned_ns) {
             (Some(_), ..) => Stage::Ready,
             (_, Some(_), _) => Stage::ServerStart,
-            (.., Some(_)) if !self.steps.is_empty() => Stage::VenvSetup,
+            (.., Some(_)) if self.had_steps => Stage::VenvSetup,
             (.., Some(_)) => Stage::Launched,
             _ => Stage::Waiting,
         }
@@ -267,9 +271,10 @@ impl View {
             Event::NotSpawned { server, at_ns, error, .. } => {
                 (*server, &|state| state.failed = Some((error.clone(), *at_ns)))
             }
-            Event::StepBegan { server, name, start_ns } => {
-                (*server, &|state| state.steps.push((name.clone(), *start_ns)))
-            }
+            Event::StepBegan { server, name, start_ns } => (*server, &|state| {
+                state.steps.push((name.clone(), *start_ns));
+                state.had_steps = true;
+            }),
             Event::StepEnded { server, name, start_ns, .. } => (*server, &|state| {
                 state.steps.retain(|step| step.0 != *name || step.1 != *start_ns);
             }),

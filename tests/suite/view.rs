@@ -68,6 +68,9 @@ fn a_terminal_gets_a_live_view_and_then_the_waterfall() {
 #[case::no_movement(gym_startup("xterm", &["--no-progress"]))]
 #[case::no_color(gym_startup("xterm", &[]).var("NO_COLOR", "1"))]
 #[case::a_dumb_terminal(gym_startup("dumb", &[]))]
+#[case::in_the_background(
+    gym_startup("xterm", &[]).under(["bash", "-c", "set -m; \"$@\" & wait $!", "bash"])
+)]
 fn whoever_does_not_want_it_gets_lines(#[case] run: Run) {
     let (text, ended) = on_terminal(run);
     ended.exits(0);
