@@ -167,6 +167,8 @@ struct Keeper {
     inbox: UnboundedSender<Message>,
     tls: Option<TlsConnector>,
     servers: Vec<Server>,
+    /// With the times of their answers.
+    just_ready: Vec<(usize, u64)>,
     listeners: Listeners,
     ports: Rhythm,
     looks: Rhythm,
@@ -287,6 +289,7 @@ impl Keeper {
             output: Output::new(output),
             inbox,
             tls,
+            just_ready: Vec::new(),
             listeners: Listeners::new(),
             ports: Rhythm::new(),
             looks: Rhythm::new(),
@@ -380,6 +383,9 @@ impl Keeper {
     }
 
     fn work(&mut self) {
+        if !self.just_ready.is_empty() {
+            self.tell_ready();
+        }
         if self.ending.is_some() {
             return self.go_on_ending();
         }
@@ -487,13 +493,7 @@ impl Keeper {
                     State::Daemon { .. } => State::Daemon { was_ready: true },
                     _ => State::Ready,
                 };
-                // What was stamped since the last look.
-                self.look_at_processes_of(Some(number));
-                let server = self.servers.get(number);
-                if let Some(why) = server.and_then(|server| server.sight.no_stamp()) {
-                    self.tell(&Event::NoStamp { server: number, why });
-                }
-                self.tell(&Event::Ready { server: number, at_ns });
+                self.just_ready.push((number, at_ns));
             }
             Answer::NotYet(answer) => {
                 if server.probe.last_answer.as_ref() != Some(&answer) {
@@ -507,23 +507,41 @@ impl Keeper {
         }
     }
 
+    /// Tells of the servers that have become ready, with what was stamped since the last look.
+    fn tell_ready(&mut self) {
+        let just_ready = std::mem::take(&mut self.just_ready);
+        let unstamped = |&(number, _): &(usize, u64)| {
+            self.servers.get(number).is_some_and(|server| server.sight.no_stamp().is_some())
+        };
+        let unstamped: Vec<_> =
+            just_ready.iter().filter(|it| unstamped(it)).map(|it| it.0).collect();
+        if !unstamped.is_empty() {
+            self.look_at_processes_of(|number, _| unstamped.contains(&number));
+        }
+        for (server, at_ns) in just_ready {
+            let sight = self.servers.get(server).map(|server| &server.sight);
+            if let Some(why) = sight.and_then(Sight::no_stamp) {
+                self.tell(&Event::NoStamp { server, why });
+            }
+            self.tell(&Event::Ready { server, at_ns });
+        }
+    }
+
     fn look_at_processes(&mut self) {
         let mut looks = std::mem::replace(&mut self.looks, Rhythm::new());
-        looks.look(|| self.look_at_processes_of(None));
+        looks.look(|| self.look_at_processes_of(|_, server| server.state.awaits_ready()));
         self.looks = looks;
     }
 
-    /// Of all servers that are not ready yet, or of the one.
-    fn look_at_processes_of(&mut self, one: Option<usize>) {
+    fn look_at_processes_of(&mut self, wanted: impl Fn(usize, &Server) -> bool) {
         let processes = Processes::now();
         let by_server = self.by_server(&processes);
         let look =
             Look { at_ns: SystemClock.now_ns(), waiting_for_locks: proc::waiting_for_locks() };
         let mut events = Vec::new();
         for (number, server) in self.servers.iter_mut().enumerate() {
-            let wanted = one.map_or(server.state.awaits_ready(), |one| one == number);
             let of_server = by_server.get(&number).map_or(&[][..], Vec::as_slice);
-            if let Some(launch) = server.launch.filter(|_| wanted) {
+            if let Some(launch) = server.launch.filter(|_| wanted(number, server)) {
                 events.extend(server.sight.look(number, launch, of_server, &look));
             }
         }

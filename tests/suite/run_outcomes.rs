@@ -155,17 +155,19 @@ fn what_nohup_ignores_stays_ignored() {
 
 #[test]
 fn a_second_interrupt_kills_at_once() {
+    let command = "trap 'touch interrupted' INT; trap '' TERM; while :; do sleep 0.1; done";
     startup()
-        .serves("one", "stubborn=1")
+        .server("one", command, "tcp://127.0.0.1:9", "")
         .args(["--grace", "100s"])
         .spawn()
-        .recorded()
+        .until(1, "sleep\u{0}")
         .signal(Signal::SIGINT)
-        .until(1, "serve.py")
+        .until_there_is("interrupted")
         .signal(Signal::SIGTERM)
         .signal(Signal::SIGINT)
         .wait()
         .exits(130)
+        .outcome("interrupted")
         .within(30);
 }
 
