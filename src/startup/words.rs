@@ -68,6 +68,12 @@ pub fn fit(text: &str, width: usize, unicode: bool) -> Cow<'_, str> {
     Cow::Owned(kept.chain(ellipsis.chars()).collect())
 }
 
+/// The last `count` characters.
+pub fn tail(text: &str, count: usize) -> &str {
+    let Some(back) = count.checked_sub(1) else { return "" };
+    text.char_indices().rev().nth(back).and_then(|(start, _)| text.get(start..)).unwrap_or(text)
+}
+
 /// `text` and what it lacks to `width` columns.
 pub fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
