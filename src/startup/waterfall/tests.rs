@@ -84,6 +84,7 @@ fn extremes() -> Vec<Entry> {
 #[test]
 fn a_startup_is_a_tree_with_bars() {
     assert_snapshot!(draw(&startup(), &look(80)), @r"
+    ━ the longest path                              0 s          6.20 s       12.4 s
     gym.startup                       12.4 s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
     ├─ load_config                   3.00 ms   <1%  ╸
     ├─ spawn_servers                 12.0 ms   <1%  ╸
@@ -159,6 +160,7 @@ fn without_utf_8_it_is_ascii() {
     let text = draw(&startup(), &Look { unicode: false, ..look(80) });
     assert!(text.is_ascii());
     assert_snapshot!(text, @r"
+    = the longest path                              0 s          6.20 s       12.4 s
     gym.startup                       12.4 s  100%  ================================
     |- load_config                   3.00 ms   <1%  =
     |- spawn_servers                 12.0 ms   <1%  =
@@ -184,6 +186,7 @@ fn without_utf_8_it_is_ascii() {
 #[test]
 fn what_is_awkward_at_80_columns() {
     assert_snapshot!(draw(&extremes(), &look(80)), @r"
+    ━ the longest path                              0 s          5m 00s      10m 00s
     gym.startup ✗ timeout            10m 00s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
     ├─ load_config                   1.00 µs   <1%  ╸
     ├─ 評価サーバー ✗ timeout         9m 59s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
@@ -244,6 +247,7 @@ fn of_many_servers_the_slowest_are_drawn() {
     }
     let look = Look { most_children: 6, ..look(80) };
     assert_snapshot!(draw(&spans, &look), @r"
+    ━ the longest path                        0 s             15.0 s          30.0 s
     gym.startup                 30.0 s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
     ├─ server_5                 27.5 s   92%  ──────────────────────────────────╴
     ├─ server_42 ✗ error        18.8 s   63%  ───────────────────────╴
