@@ -29,6 +29,8 @@ pub struct Ending {
     grace: Duration,
     /// Whose end is somebody else's business, with all below them.
     spared: Vec<Pid>,
+    /// Who is not below this process, and ends all the same.
+    others: Vec<Process>,
 }
 
 /// What a step did.
@@ -45,12 +47,24 @@ pub enum Progress {
 impl Ending {
     /// Begins with `first`: SIGINT, SIGTERM or SIGKILL. Nothing is sent yet.
     pub fn new(first: Signal, grace: Duration) -> Self {
-        Self { next: Some(first), at: Instant::now(), grace, spared: Vec::new() }
+        Self {
+            next: Some(first),
+            at: Instant::now(),
+            grace,
+            spared: Vec::new(),
+            others: Vec::new(),
+        }
     }
 
     /// Leaves `spared` alone, and all below them.
     pub fn sparing(mut self, spared: Vec<Pid>) -> Self {
         self.spared = spared;
+        self
+    }
+
+    /// Ends `others` too, and all below them; not their groups, which others may be in.
+    pub fn including(mut self, others: Vec<Process>) -> Self {
+        self.others = others;
         self
     }
 
@@ -73,7 +87,7 @@ impl Ending {
         if now < self.at {
             let mut pause = PAUSE;
             if self.next.is_none() {
-                send(Signal::SIGKILL, &below, leaders);
+                self.send(Signal::SIGKILL, &below, leaders);
                 pause = SHORT_PAUSE;
             }
             return Progress::Waiting { again: self.at.min(now + pause) };
@@ -86,39 +100,61 @@ impl Ending {
             Signal::SIGTERM => (Some(Signal::SIGKILL), now + self.grace),
             _ => (Some(Signal::SIGTERM), now + self.grace),
         };
-        send(signal, &below, leaders);
+        self.send(signal, &below, leaders);
         Progress::Sent { signal, processes: below.len().max(leaders.len()) }
     }
 
-    fn below(&self) -> Vec<Process> {
+    /// Who is to end, and is there.
+    fn below(&mut self) -> Vec<Process> {
         let processes = Processes::now();
         let mut spared: HashSet<i32> = self.spared.iter().map(|pid| pid.as_raw()).collect();
         for pid in &self.spared {
             spared.extend(processes.below(pid.as_raw()).iter().map(|process| process.pid));
         }
-        let below = processes.below(own_pid()).into_iter();
-        below.filter(|process| !process.ended && !spared.contains(&process.pid)).collect()
+        let mut below = processes.below(own_pid());
+        below.retain(|process| !spared.contains(&process.pid));
+        // What was below the others once stays with them, whoever its parent is by now; but a pid
+        // could have become somebody else's.
+        let known = std::mem::take(&mut self.others);
+        let is_there = |it: &&Process| {
+            processes.get(it.pid).is_some_and(|now| now.start_ticks == it.start_ticks)
+        };
+        for other in known.iter().filter(is_there) {
+            for process in
+                processes.get(other.pid).copied().into_iter().chain(processes.below(other.pid))
+            {
+                if !self.others.iter().any(|it| it.pid == process.pid) {
+                    self.others.push(process);
+                }
+            }
+        }
+        below.extend(&self.others);
+        below.retain(|process| !process.ended);
+        below
     }
-}
 
-/// To groups, as a terminal does it; one by one to those that are in ours. Whoever is gone by now
-/// needs no signal.
-fn send(signal: Signal, to: &[Process], leaders: &[Pid]) {
-    let ours = getpgrp();
-    let groups = to.iter().map(|process| Pid::from_raw(process.group));
-    let groups: HashSet<Pid> = groups.chain(leaders.iter().copied()).collect();
-    let each = |signal| {
-        for &group in groups.iter().filter(|&&group| group != ours) {
-            killpg(group, signal).unwrap_or_default();
+    /// To groups, as a terminal does it; one by one to those that are in ours, or in that of
+    /// somebody who is not to end. Whoever is gone by now needs no signal.
+    fn send(&self, signal: Signal, to: &[Process], leaders: &[Pid]) {
+        let mut not_ours: HashSet<i32> = self.others.iter().map(|other| other.group).collect();
+        not_ours.insert(getpgrp().as_raw());
+        let (singly, in_groups): (Vec<&Process>, Vec<&Process>) =
+            to.iter().partition(|process| not_ours.contains(&process.group));
+        let groups = in_groups.iter().map(|process| Pid::from_raw(process.group));
+        let groups: HashSet<Pid> = groups.chain(leaders.iter().copied()).collect();
+        let each = |signal| {
+            for &group in &groups {
+                killpg(group, signal).unwrap_or_default();
+            }
+            for process in &singly {
+                kill(Pid::from_raw(process.pid), signal).unwrap_or_default();
+            }
+        };
+        each(signal);
+        if signal == Signal::SIGTERM {
+            // One that is stopped would not hear of it.
+            each(Signal::SIGCONT);
         }
-        for process in to.iter().filter(|process| process.group == ours.as_raw()) {
-            kill(Pid::from_raw(process.pid), signal).unwrap_or_default();
-        }
-    };
-    each(signal);
-    if signal == Signal::SIGTERM {
-        // One that is stopped would not hear of it.
-        each(Signal::SIGCONT);
     }
 }
 

@@ -172,6 +172,8 @@ struct Keeper {
     listeners: Listeners,
     ports: Rhythm,
     looks: Rhythm,
+    /// The front's own processes, which nobody ends when it is gone.
+    minded: Vec<Process>,
     ending: Option<Ending>,
     ending_again: Instant,
     over: bool,
@@ -293,6 +295,7 @@ impl Keeper {
             listeners: Listeners::new(),
             ports: Rhythm::new(),
             looks: Rhythm::new(),
+            minded: Vec::new(),
             ending: None,
             ending_again: Instant::now(),
             over: false,
@@ -373,7 +376,10 @@ impl Keeper {
                     self.pass(signal);
                 }
             }
-            Message::FrontGone => self.end(self.first_signal()),
+            Message::Command(Command::Mind(pid)) => {
+                self.minded.extend(Processes::now().get(pid));
+            }
+            Message::FrontGone => self.end_with_front(),
             Message::Signal(Signal::SIGCHLD) => self.reap(),
             Message::Signal(signal @ (Signal::SIGUSR1 | Signal::SIGUSR2)) => self.pass(signal),
             // Whoever means us alone means the servers.
@@ -672,6 +678,13 @@ impl Keeper {
             self.ending = Some(Ending::new(first, self.orders.plan.grace));
             self.ending_again = Instant::now();
         }
+    }
+
+    /// A front that has said to end the servers waits for its own processes itself.
+    fn end_with_front(&mut self) {
+        let minded = std::mem::take(&mut self.minded);
+        self.end(self.first_signal());
+        self.ending = self.ending.take().map(|ending| ending.including(minded));
     }
 
     fn go_on_ending(&mut self) {

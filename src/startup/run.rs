@@ -278,7 +278,10 @@ impl Front {
                     command.env_remove(name);
                 }
                 match spawn(&mut command, Role::Companion(&self.inherited)) {
-                    Ok(pid) => self.then = Some(pid),
+                    Ok(pid) => {
+                        self.keeper.command(Command::Mind(pid.as_raw()));
+                        self.then = Some(pid);
+                    }
                     Err(error) => {
                         self.telling.say(format_args!("--then: bash: {error}"));
                         self.then_ended(NOT_FOUND);
@@ -371,6 +374,7 @@ impl Front {
         if let Some(line) = self.ways.to_export(&spans) {
             match start_export(line, &self.inherited) {
                 Ok(pid) => {
+                    self.keeper.command(Command::Mind(pid.as_raw()));
                     let deadline = Instant::now() + self.ways.timeout() + EXPORT_SLACK;
                     self.export = Some(Export { pid, deadline, given_up: false });
                 }

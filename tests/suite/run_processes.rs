@@ -20,7 +20,9 @@ use crate::support::{Terminal, now_ns};
 fn with_strays() -> Startup {
     let port = free_port();
     let command = format!("setsid sleep 1000 & (setsid sleep 1000 &) ; {}", serve(port, ""));
-    startup().server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+    // What a shell starts with & ignores interrupts.
+    let startup = startup().args(["--grace", "1s"]);
+    startup.server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
 }
 
 #[rstest]
@@ -39,6 +41,16 @@ fn nothing_outlives_a_keeper_that_is_killed(#[values(true, false)] ready: bool) 
     over.outcome(if ready { "ready" } else { "failed" });
 }
 
+#[test]
+fn what_the_front_itself_started_does_not_outlive_it() {
+    let started = with_strays()
+        .args(["--then", "sleep 1000 & sleep 1000"])
+        .spawn()
+        .until(4, "sleep\u{0}1000");
+    let front = started.pid();
+    started.all_gone_after(Signal::SIGKILL, front);
+}
+
 fn unready() -> Started {
     startup().serves("one", "after=1000").spawn().until(1, "serve.py")
 }
@@ -55,7 +67,7 @@ fn nothing_outlives_a_front_that_is_stopped_and_killed() {
 
 #[test]
 fn a_keeper_that_is_stopped_does_not_keep_the_servers_from_ending() {
-    let started = with_strays().args(["--grace", "500ms"]).spawn().recorded();
+    let started = with_strays().spawn().recorded();
     kill(Pid::from_raw(started.keeper()), Signal::SIGSTOP).unwrap();
     started.signal(Signal::SIGTERM).wait().exits(143).outcome("ready");
 }

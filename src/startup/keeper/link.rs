@@ -38,6 +38,8 @@ pub enum Command {
     Kill,
     /// Pass this signal on to the servers' launch processes.
     Pass(i32),
+    /// If the front goes, end this process of its own too.
+    Mind(i32),
 }
 
 /// What one piece of output is.
