@@ -9,10 +9,12 @@ pub mod link;
 mod listeners;
 mod output;
 mod probe;
+mod rhythm;
+mod server;
 mod sight;
 mod steps;
+mod watch;
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -32,7 +34,7 @@ use tokio_rustls::TlsConnector;
 use crate::ending::{Ending, Progress};
 use crate::events::{Event, Exit};
 use crate::fleet::Ready;
-use crate::proc::{Process, Processes, cpu_time, own_pid};
+use crate::proc::{Process, Processes};
 use crate::{proc, process};
 use launch::Launched;
 pub use launch::OUTER;
@@ -40,7 +42,9 @@ use link::{Command, Lines, Orders, Outlet};
 use listeners::Listeners;
 use output::Output;
 use probe::Answer;
-use sight::{Launch, Look, Sight};
+use rhythm::Rhythm;
+use server::{Probing, Server, State};
+use sight::{Launch, Sight};
 
 /// The first argument that makes this program a keeper.
 pub const WORD: &str = "__keeper";
@@ -56,12 +60,6 @@ const TAKEN_LIMIT: Duration = Duration::from_secs(1);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How many servers are spawned before anything else is looked at again.
 const SPAWNED_AT_ONCE: usize = 8;
-
-/// Looks at all servers: how often, and what of the machine they may take.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// A look may take this part of the time: two percent of a core.
-const SHARE: u32 = 50;
 
 /// Is the keeper, from the first order to the last server's end.
 pub fn main() -> ExitCode {
@@ -177,100 +175,6 @@ struct Keeper {
     ending: Option<Ending>,
     ending_again: Instant,
     over: bool,
-}
-
-/// One server that was spawned, or will not be any more.
-struct Server {
-    /// Its launch process, until that has been waited for.
-    root: Option<Pid>,
-    launch: Option<Launch>,
-    launched: Option<Launched>,
-    state: State,
-    deadline: Option<Instant>,
-    sight: Sight,
-    probe: Probing,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Starting,
-    Ready,
-    /// The launch process has ended, and its last output is awaited.
-    Ending {
-        was_ready: bool,
-        exit: Exit,
-        at_ns: u64,
-        until: Instant,
-    },
-    /// The launch process has ended well, and left others that are the server now.
-    Daemon {
-        was_ready: bool,
-    },
-    Gone,
-}
-
-impl State {
-    fn awaits_ready(self) -> bool {
-        matches!(self, Self::Starting | Self::Daemon { was_ready: false })
-    }
-}
-
-/// When the next probe is due.
-struct Probing {
-    asking: bool,
-    next: Instant,
-    /// The next one even if nobody seems to listen: some networks do not show it.
-    blind: Instant,
-    pause: Duration,
-    last_answer: Option<String>,
-}
-
-impl Probing {
-    const BLIND_PAUSE: Duration = Duration::from_secs(2);
-    const LONGEST: Duration = Duration::from_millis(500);
-
-    fn new() -> Self {
-        let now = Instant::now();
-        let blind = now + Self::BLIND_PAUSE;
-        Self { asking: false, next: now, blind, pause: SHORTEST_PAUSE, last_answer: None }
-    }
-
-    /// Whether it is time to ask, when `listening` says whether somebody listens, if it is known.
-    fn is_due(&self, now: Instant, listening: Option<bool>) -> bool {
-        !self.asking && now >= if listening == Some(false) { self.blind } else { self.next }
-    }
-
-    /// Slower and slower while somebody answers, and nothing that counts.
-    fn answered(&mut self, answer: &Answer, waiting: usize) {
-        let crowd = u32::try_from(waiting / 50).unwrap_or(u32::MAX).saturating_add(1);
-        self.pause = match answer {
-            Answer::NotYet(_) => (self.pause * 5 / 4).min(Self::LONGEST),
-            _ => SHORTEST_PAUSE.saturating_mul(crowd).min(Self::LONGEST),
-        };
-        self.asking = false;
-        let now = Instant::now();
-        (self.next, self.blind) = (now + self.pause, now + Self::BLIND_PAUSE);
-    }
-}
-
-/// Looks that take a small part of the time, whatever one costs.
-struct Rhythm {
-    next: Instant,
-}
-
-impl Rhythm {
-    fn new() -> Self {
-        Self { next: Instant::now() }
-    }
-
-    fn look<T>(&mut self, look: impl FnOnce() -> T) -> T {
-        let before = cpu_time();
-        let result = look();
-        let cost = cpu_time().saturating_sub(before);
-        let pause = cost.saturating_mul(SHARE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-        self.next = Instant::now() + pause;
-        result
-    }
 }
 
 impl Keeper {
@@ -461,140 +365,6 @@ impl Keeper {
         }
     }
 
-    fn look_at_ports(&mut self, now: Instant) {
-        let local = |plan: &crate::fleet::Server| probe::local_port(&plan.ready);
-        let ports = self.ports.look(|| self.listeners.ports());
-        let mut due = Vec::new();
-        for (number, (server, plan)) in
-            self.servers.iter_mut().zip(&self.orders.plan.servers).enumerate()
-        {
-            let listening = local(plan).and_then(|port| Some(ports.as_ref()?.contains(&port)));
-            if server.state.awaits_ready() && server.probe.is_due(now, listening) {
-                server.probe.asking = true;
-                due.push((number, plan.ready.clone()));
-            }
-        }
-        for (server, ready) in due {
-            let (inbox, tls) = (self.inbox.clone(), self.tls.clone());
-            tokio::task::spawn_local(async move {
-                let tell = |answer| {
-                    let at_ns = SystemClock.now_ns();
-                    inbox.send(Message::Answer { server, at_ns, answer }).unwrap_or_default();
-                };
-                probe::ask(&ready, tls.as_ref(), tell).await;
-            });
-        }
-    }
-
-    fn answered(&mut self, number: usize, at_ns: u64, answer: Answer) {
-        let waiting = self.servers.iter().filter(|server| server.state.awaits_ready()).count();
-        let Some(server) = self.servers.get_mut(number) else { return };
-        if !server.state.awaits_ready() {
-            return;
-        }
-        server.probe.answered(&answer, waiting);
-        match answer {
-            Answer::Counts => {
-                server.state = match server.state {
-                    State::Daemon { .. } => State::Daemon { was_ready: true },
-                    _ => State::Ready,
-                };
-                self.just_ready.push((number, at_ns));
-            }
-            Answer::NotYet(answer) => {
-                if server.probe.last_answer.as_ref() != Some(&answer) {
-                    server.probe.last_answer = Some(answer.clone());
-                    self.tell(&Event::NotYet { server: number, at_ns, answer });
-                }
-            }
-            Answer::Nobody(why) => {
-                server.probe.last_answer.get_or_insert(why);
-            }
-        }
-    }
-
-    /// Tells of the servers that have become ready, with what was stamped since the last look.
-    fn tell_ready(&mut self) {
-        let just_ready = std::mem::take(&mut self.just_ready);
-        let unstamped = |&(number, _): &(usize, u64)| {
-            self.servers.get(number).is_some_and(|server| server.sight.no_stamp().is_some())
-        };
-        let unstamped: Vec<_> =
-            just_ready.iter().filter(|it| unstamped(it)).map(|it| it.0).collect();
-        if !unstamped.is_empty() {
-            self.look_at_processes_of(|number, _| unstamped.contains(&number));
-        }
-        for (server, at_ns) in just_ready {
-            let sight = self.servers.get(server).map(|server| &server.sight);
-            if let Some(why) = sight.and_then(Sight::no_stamp) {
-                self.tell(&Event::NoStamp { server, why });
-            }
-            self.tell(&Event::Ready { server, at_ns });
-        }
-    }
-
-    fn look_at_processes(&mut self) {
-        let mut looks = std::mem::replace(&mut self.looks, Rhythm::new());
-        looks.look(|| self.look_at_processes_of(|_, server| server.state.awaits_ready()));
-        self.looks = looks;
-    }
-
-    fn look_at_processes_of(&mut self, wanted: impl Fn(usize, &Server) -> bool) {
-        let processes = Processes::now();
-        let by_server = self.by_server(&processes);
-        let look =
-            Look { at_ns: SystemClock.now_ns(), waiting_for_locks: proc::waiting_for_locks() };
-        let mut events = Vec::new();
-        for (number, server) in self.servers.iter_mut().enumerate() {
-            let of_server = by_server.get(&number).map_or(&[][..], Vec::as_slice);
-            if let Some(launch) = server.launch.filter(|_| wanted(number, server)) {
-                events.extend(server.sight.look(number, launch, of_server, &look));
-            }
-        }
-        events.iter().for_each(|event| self.tell(event));
-    }
-
-    /// Whose process is whose. What a server orphaned comes to us: by its session, or else by its
-    /// environment, it is still known.
-    fn by_server(&self, processes: &Processes) -> HashMap<usize, Vec<Process>> {
-        let mut by_launch = HashMap::new();
-        let mut by_spawn = HashMap::new();
-        for (number, server) in self.servers.iter().enumerate() {
-            if let Some(launch) = server.launch {
-                by_launch.insert(launch.pid, number);
-                by_spawn.insert(launch.spawn_ns, number);
-            }
-        }
-        let mut by_server: HashMap<usize, Vec<Process>> = HashMap::new();
-        for child in processes.children(own_pid()) {
-            let known = by_launch.get(&child.pid).or_else(|| by_launch.get(&child.session));
-            let server = known.or_else(|| by_spawn.get(&sight::spawn_ns(child.pid)?));
-            if let Some(&server) = server {
-                let all = by_server.entry(server).or_default();
-                all.push(child);
-                all.extend(processes.below(child.pid));
-            }
-        }
-        by_server
-    }
-
-    fn tell_timeouts(&mut self, now: Instant) {
-        let mut events = Vec::new();
-        for (number, server) in self.servers.iter_mut().enumerate() {
-            let late = server.deadline.is_some_and(|deadline| now >= deadline);
-            if late && server.state.awaits_ready() {
-                server.deadline = None;
-                events.push(Event::TimedOut {
-                    server: number,
-                    at_ns: SystemClock.now_ns(),
-                    last_answer: server.probe.last_answer.clone(),
-                    last_lines: last_lines(server),
-                });
-            }
-        }
-        events.iter().for_each(|event| self.tell(event));
-    }
-
     fn pass(&self, signal: Signal) {
         for root in self.servers.iter().filter_map(|server| server.root) {
             kill(root, signal).unwrap_or_default();
@@ -660,7 +430,7 @@ impl Keeper {
                 continue;
             }
             server.state = State::Gone;
-            let last_lines = last_lines(server);
+            let last_lines = server.last_lines();
             self.tell(&Event::Exited { server: number, at_ns, exit, last_lines });
         }
     }
@@ -714,8 +484,4 @@ impl Keeper {
             }
         }
     }
-}
-
-fn last_lines(server: &Server) -> Vec<String> {
-    server.launched.as_ref().map(Launched::last_lines).unwrap_or_default()
 }
