@@ -1,5 +1,6 @@
 //! What can be typed: the one source of help, man page and completions.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,7 +17,106 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Run(Run),
     Export(Export),
+}
+
+/// What `run --help` says beyond the options.
+pub const RUN_MORE: &str = "\
+Fleet file:
+  timeout = \"10m\"                     # of every server that has none of its own
+  [[server]]                          # one for each
+  name = \"greeter\"
+  type = \"resources_servers\"          # may be left out
+  command = \"./launch.sh\"             # a line for bash, or a list: a program, its arguments
+  cwd = \".\"                           # may be left out, as all below but ready
+  env = { PORT = 8001 }
+  ready = \"http://127.0.0.1:8001/\"    # or https://…, tcp://HOST:PORT, unix:/PATH
+  expect = 200                        # instead of any status but 502, 503 and 504
+  timeout = \"5m\"                      # or a number of seconds; 0 is for ever
+Paths begin at the file's folder. With expect, unix:/PATH has to answer GET /.
+
+Exit status:
+  0        ended as --exit-when-ready has it
+  1        a server ended, or could not be started; of one server, its own status
+  2        the command line or the fleet file is wrong, and nothing was started
+  124      not ready in time
+  128+N    ended by signal N
+With --then it is CMD's.";
+
+/// Launch servers, and show where the time until they are ready went
+///
+/// Either those of a fleet file, or one that the command line describes. All start at once. When
+/// every server is ready the startup is shown, and the servers are kept until a signal ends them or
+/// one of them ends.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "gym-startup run [OPTION]... FLEET.toml\n       \
+        gym-startup run [OPTION]... --name NAME --ready URL -- COMMAND [ARG]...",
+    after_long_help = RUN_MORE
+)]
+pub struct Run {
+    /// The servers, as TOML
+    #[arg(
+        value_name = "FLEET.toml",
+        required_unless_present = "name",
+        conflicts_with_all = ["name", "server_type", "ready", "expect", "command"]
+    )]
+    pub fleet: Option<PathBuf>,
+
+    /// The one server's name
+    #[arg(long, requires_all = ["ready", "command"])]
+    pub name: Option<String>,
+
+    /// The one server's type
+    #[arg(long = "type", value_name = "TYPE", requires = "name")]
+    pub server_type: Option<String>,
+
+    /// What answers once the one server is ready: http://…, https://…, unix:/PATH or
+    /// tcp://HOST:PORT
+    #[arg(long, value_name = "URL", requires = "name")]
+    pub ready: Option<String>,
+
+    /// The HTTP status that it is ready with, instead of any but 502, 503 and 504
+    #[arg(long, value_name = "STATUS", requires = "name")]
+    pub expect: Option<u16>,
+
+    /// The one server's command
+    #[arg(last = true, value_name = "COMMAND", requires = "name")]
+    pub command: Vec<OsString>,
+
+    /// Run CMD with bash when every server is ready, and end them with its status
+    #[arg(long, value_name = "CMD", conflicts_with = "exit_when_ready")]
+    pub then: Option<OsString>,
+
+    /// End the servers as soon as all are ready
+    #[arg(long)]
+    pub exit_when_ready: bool,
+
+    /// Record the startup in FILE, as OTLP JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// How long every server may take until it is ready: 90, 90s, 5m; 0 is for ever. The default is
+    /// what the fleet file says, and 10m where it says nothing
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<String>,
+
+    /// Write each server's output to DIR/NAME.log
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+
+    /// How long a server may take to end before it is forced to
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub grace: String,
+
+    /// Say only what goes wrong
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Say what happens line by line even on a terminal
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// Send recorded startups to an OTLP endpoint

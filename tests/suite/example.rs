@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+#[cfg(feature = "cli")]
+use crate::support::startup::{Trace, attribute};
 use crate::support::toolbox::{made_once, program, python_venv, succeed};
 use crate::support::{Build, Bytes, Ended, Run, Running, command, now_ns};
 
@@ -39,6 +41,60 @@ fn launch_sh_leads_from_nothing_to_a_server_with_its_stamp() {
         assert!(step.ns < setup_done_ns, "{step:?} of the setup is after {setup_done_ns}");
     }
     assert_eq!(server.stamp(SPAWN), spawned_ns);
+}
+
+/// The fleet as it is, but for its ports.
+#[test]
+#[cfg(feature = "cli")]
+fn the_fleet_leads_from_nothing_to_two_servers_in_one_trace() {
+    let example = Example::launched_by(env!("CARGO_BIN_EXE_gym-startup"));
+    let folder = example.run.folder().to_owned();
+    let (one, other) = (example.port, free_port_from(example.port + 1));
+    let fleet = fs::read_to_string(examples().join("fleet.toml")).unwrap();
+    let fleet = fleet.replace("8001", &one.to_string()).replace("8002", &other.to_string());
+    fs::write(folder.join("fleet.toml"), fleet).unwrap();
+    let run = example.run.entry(OUTER).var("LANG", "C.UTF-8");
+    let args = ["run", "--exit-when-ready", "--out", "out.jsonl", "fleet.toml"];
+    let ended = run.args(args).run().exits(0);
+
+    let trace = Trace::read(&folder.join("out.jsonl"));
+    let root = trace.only("gym.startup");
+    for stage in ["load_config", "spawn_servers", "wait_for_servers"] {
+        let stage = trace.only(&format!("gym.startup.{stage}"));
+        assert_eq!(stage.parent_span_id, root.span_id);
+    }
+    let notes = |of: &str| notes(&folder, of);
+    for (name, server_type) in
+        [("greeter", "resources_servers"), ("policy_model", "responses_api_models")]
+    {
+        let server = trace.of_server(name, "gym.startup.server");
+        assert_eq!(server.parent_span_id, root.span_id);
+        assert_eq!(attribute(server, "nemo.gym.server.type"), server_type);
+        let setup = trace.of_server(name, "gym.startup.server.venv_setup");
+        let start = trace.of_server(name, "gym.startup.server.server_start");
+        assert_eq!(setup.start_time_unix_nano, server.start_time_unix_nano);
+        assert_eq!(start.start_time_unix_nano, setup.end_time_unix_nano);
+        assert_eq!(start.end_time_unix_nano, server.end_time_unix_nano);
+        // Stamped by a gym-stamp that then became an interpreter.
+        let stamp_ns = setup.end_time_unix_nano;
+        let became =
+            |shim: &Note| notes("python").iter().any(|it| it.pid == shim.pid && it.ns >= stamp_ns);
+        let shims = notes("gym-stamp");
+        assert!(shims.iter().any(|it| it.ns <= stamp_ns && became(it)), "{name}: {ended}");
+        let steps: Vec<_> = trace.children(setup).iter().map(|it| it.name.clone()).collect();
+        assert!(steps.iter().any(|it| it.contains("pip install")), "{name}: {steps:?}");
+    }
+    let text = ended.stderr_text();
+    for (name, processes) in [("greeter", 1), ("policy_model", 2)] {
+        let line = format!("({name}) INFO:     Started server process");
+        let count = text.lines().filter(|it| it.starts_with(&line)).count();
+        assert_eq!(count, processes, "{ended}");
+    }
+    for words in ["├─ greeter", "├─ policy_model", "│  ├─ venv_setup", "│  └─ server_start"]
+    {
+        assert!(text.contains(words), "no '{words}'\n{ended}");
+    }
+    assert!(inhabitants(&folder).is_empty(), "{ended}");
 }
 
 #[test]
@@ -270,7 +326,10 @@ fn venv() -> PathBuf {
 
 /// A port that nobody listens on, below those that connections get by chance.
 fn free_port() -> u16 {
-    let first = 10_000 + (now_ns() / 1000 % 20_000) as u16;
+    free_port_from(10_000 + (now_ns() / 1000 % 20_000) as u16)
+}
+
+fn free_port_from(first: u16) -> u16 {
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     (first..32_000).find(is_free).unwrap()
 }
@@ -392,6 +451,16 @@ struct Note {
     ns: u64,
 }
 
+/// What the `gym-stamp`s or `python`s of `folder` noted, in their order.
+fn notes(folder: &Path, of: &str) -> Vec<Note> {
+    let text = fs::read_to_string(folder.join(format!("{of}.notes"))).unwrap();
+    let note = |line: &str| {
+        let (pid, ns) = line.split_once(' ').unwrap();
+        Note { pid: pid.parse().unwrap(), ns: ns.parse().unwrap() }
+    };
+    text.lines().map(note).collect()
+}
+
 impl Server {
     /// Waits until it answers, or fails the test with all it said.
     #[track_caller]
@@ -459,12 +528,7 @@ impl Server {
 
     /// What the `gym-stamp`s or `python`s of its folder noted, in their order.
     fn notes(&self, of: &str) -> Vec<Note> {
-        let text = fs::read_to_string(self.folder.join(format!("{of}.notes"))).unwrap();
-        let note = |line: &str| {
-            let (pid, ns) = line.split_once(' ').unwrap();
-            Note { pid: pid.parse().unwrap(), ns: ns.parse().unwrap() }
-        };
-        text.lines().map(note).collect()
+        notes(&self.folder, of)
     }
 
     /// The stamp was set by a `gym-stamp` that became the interpreter, in between the two. `pid`

@@ -19,9 +19,21 @@ mod example;
 mod export_failures;
 #[cfg(feature = "cli")]
 mod export_files;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod fleet;
 #[cfg(feature = "cli")]
 mod one_tree;
 mod options;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_large;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_outcomes;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_output;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_processes;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_readiness;
 #[cfg(target_os = "linux")]
 mod search;
 mod server_stamps;
@@ -41,3 +53,5 @@ mod traceparents;
 mod transparency;
 #[cfg(target_os = "linux")]
 mod venv;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod view;

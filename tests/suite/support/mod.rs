@@ -38,6 +38,8 @@ pub mod records;
 #[cfg(feature = "cli")]
 pub mod rotel;
 mod run;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod startup;
 pub mod toolbox;
 
 pub use builds::Build;

@@ -1,0 +1,130 @@
+//! The launch of one server: its process, with nothing of ours in it, and its output.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+
+use gym_stamp::contract;
+use nix::errno::Errno;
+use nix::unistd::Pid;
+use tokio::net::unix::pipe::Receiver;
+
+use super::link::Orders;
+use super::output::{Output, Tail, last_lines};
+use crate::events::Stream;
+use crate::fleet::Server;
+use crate::process::{self, Role};
+
+/// The variables of an outer launch, which say nothing of this one.
+pub const OUTER: [&str; 4] =
+    [contract::SPAWN_NS, contract::SETUP_DONE_NS, contract::SERVE_NS, contract::TRACEPARENT];
+
+/// What a shell exits with where a program is not there, and where it cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
+/// A server's launch process and what it writes.
+pub struct Launched {
+    pub pid: Pid,
+    writes: Writes,
+}
+
+enum Writes {
+    ToUs { tail: Rc<RefCell<Tail>>, open: Rc<Cell<usize>> },
+    ToFile { path: PathBuf, from: u64 },
+}
+
+impl Launched {
+    /// Whether nothing more can come of its output.
+    pub fn is_silent(&self) -> bool {
+        match &self.writes {
+            Writes::ToUs { open, .. } => open.get() == 0,
+            Writes::ToFile { .. } => true,
+        }
+    }
+
+    pub fn last_lines(&self) -> Vec<String> {
+        match &self.writes {
+            Writes::ToUs { tail, .. } => tail.borrow().lines(),
+            Writes::ToFile { path, from } => last_lines(path, *from),
+        }
+    }
+}
+
+/// Launches the server `number` of the plan, spawned at `at_ns`.
+///
+/// # Errors
+///
+/// Why it cannot be, and what a shell's status would be.
+pub fn launch(
+    orders: &Orders,
+    number: usize,
+    at_ns: u64,
+    output: &Output,
+) -> Result<Launched, (String, u8)> {
+    let of_system = |error: io::Error| (plain(&error), NOT_EXECUTABLE);
+    let plan = orders.plan.servers.get(number).ok_or_else(|| of_system(Errno::EINVAL.into()))?;
+    let mut command = command(orders, plan, number, at_ns);
+    if let Some(folder) = orders.plan.log_dir.as_deref() {
+        let path = folder.join(format!("{}.log", plan.name));
+        let log = File::options().create(true).append(true).open(&path);
+        let named =
+            |error: io::Error| (format!("{}: {}", path.display(), plain(&error)), NOT_EXECUTABLE);
+        let log = log.map_err(named)?;
+        let from = log.metadata().map_or(0, |it| it.len());
+        command.stderr(log.try_clone().map_err(of_system)?).stdout(log);
+        let pid = spawn(&mut command, orders, plan)?;
+        return Ok(Launched { pid, writes: Writes::ToFile { path, from } });
+    }
+    let (out, out_end) = io::pipe().map_err(of_system)?;
+    let (err, err_end) = io::pipe().map_err(of_system)?;
+    command.stdout(out_end).stderr(err_end);
+    let pid = spawn(&mut command, orders, plan)?;
+    let tail = Rc::new(RefCell::new(Tail::default()));
+    let open = Rc::new(Cell::new(0));
+    for (stream, pipe) in [(Stream::Out, out), (Stream::Err, err)] {
+        // One that cannot be read is one that nobody reads.
+        if let Ok(pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) {
+            open.set(open.get() + 1);
+            let (tail, open) = (Rc::clone(&tail), Rc::clone(&open));
+            tokio::task::spawn_local(output.clone().forward(number, stream, pipe, tail, open));
+        }
+    }
+    Ok(Launched { pid, writes: Writes::ToUs { tail, open } })
+}
+
+fn command(orders: &Orders, plan: &Server, number: usize, at_ns: u64) -> Command {
+    let mut words = plan.command.iter();
+    let mut command = Command::new(words.next().map_or_else(Default::default, Clone::clone));
+    command.args(words).current_dir(&*plan.cwd).stdin(Stdio::null());
+    for name in OUTER {
+        command.env_remove(name);
+    }
+    command.envs(orders.env.iter().map(|(name, value)| (name, value)));
+    command.envs(plan.env.iter().map(|(name, value)| (name, value)));
+    command.env(contract::SPAWN_NS, at_ns.to_string());
+    if let Some(Some(traceparent)) = orders.traceparents.get(number) {
+        command.env(contract::TRACEPARENT, traceparent);
+    }
+    command
+}
+
+fn spawn(command: &mut Command, orders: &Orders, plan: &Server) -> Result<Pid, (String, u8)> {
+    process::spawn(command, Role::Server(&orders.inherited)).map_err(|error| {
+        let program = plan.command.first().map(|it| it.to_string_lossy()).unwrap_or_default();
+        match error.kind() {
+            io::ErrorKind::NotFound => (format!("{program}: command not found"), NOT_FOUND),
+            _ => (format!("{program}: {}", plain(&error)), NOT_EXECUTABLE),
+        }
+    })
+}
+
+/// The error without Rust's "(os error 2)".
+fn plain(error: &io::Error) -> String {
+    let words = error.to_string();
+    words.split(" (os error").next().unwrap_or_default().to_owned()
+}

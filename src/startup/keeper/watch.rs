@@ -1,0 +1,149 @@
+//! What the keeper finds out about its servers, from outside.
+
+use std::collections::HashMap;
+
+use gym_stamp::timeline::{Clock, SystemClock};
+use tokio::time::Instant;
+
+use super::probe::{self, Answer};
+use super::server::{Server, State};
+use super::sight::{self, Look, Sight};
+use super::{Keeper, Message, Rhythm};
+use crate::events::Event;
+use crate::proc::{self, Process, Processes, own_pid};
+
+impl Keeper {
+    pub(super) fn look_at_ports(&mut self, now: Instant) {
+        let local = |plan: &crate::fleet::Server| probe::local_port(&plan.ready);
+        let ports = self.ports.look(|| self.listeners.ports());
+        let mut due = Vec::new();
+        for (number, (server, plan)) in
+            self.servers.iter_mut().zip(&self.orders.plan.servers).enumerate()
+        {
+            let listening = local(plan).and_then(|port| Some(ports.as_ref()?.contains(&port)));
+            if server.state.awaits_ready() && server.probe.is_due(now, listening) {
+                server.probe.asking = true;
+                due.push((number, plan.ready.clone()));
+            }
+        }
+        for (server, ready) in due {
+            let (inbox, tls) = (self.inbox.clone(), self.tls.clone());
+            tokio::task::spawn_local(async move {
+                let tell = |answer| {
+                    let at_ns = SystemClock.now_ns();
+                    inbox.send(Message::Answer { server, at_ns, answer }).unwrap_or_default();
+                };
+                probe::ask(&ready, tls.as_ref(), tell).await;
+            });
+        }
+    }
+
+    pub(super) fn answered(&mut self, number: usize, at_ns: u64, answer: Answer) {
+        let waiting = self.servers.iter().filter(|server| server.state.awaits_ready()).count();
+        let Some(server) = self.servers.get_mut(number) else { return };
+        if !server.state.awaits_ready() {
+            return;
+        }
+        server.probe.answered(&answer, waiting);
+        match answer {
+            Answer::Counts => {
+                server.state = match server.state {
+                    State::Daemon { .. } => State::Daemon { was_ready: true },
+                    _ => State::Ready,
+                };
+                self.just_ready.push((number, at_ns));
+            }
+            Answer::NotYet(answer) => {
+                if server.probe.last_answer.as_ref() != Some(&answer) {
+                    server.probe.last_answer = Some(answer.clone());
+                    self.tell(&Event::NotYet { server: number, at_ns, answer });
+                }
+            }
+            Answer::Nobody(why) => {
+                server.probe.last_answer.get_or_insert(why);
+            }
+        }
+    }
+
+    /// Tells of the servers that have become ready, with what was stamped since the last look.
+    pub(super) fn tell_ready(&mut self) {
+        let just_ready = std::mem::take(&mut self.just_ready);
+        let unstamped = |&(number, _): &(usize, u64)| {
+            self.servers.get(number).is_some_and(|server| server.sight.no_stamp().is_some())
+        };
+        let unstamped: Vec<_> =
+            just_ready.iter().filter(|it| unstamped(it)).map(|it| it.0).collect();
+        if !unstamped.is_empty() {
+            self.look_at_processes_of(|number, _| unstamped.contains(&number));
+        }
+        for (server, at_ns) in just_ready {
+            let sight = self.servers.get(server).map(|server| &server.sight);
+            if let Some(why) = sight.and_then(Sight::no_stamp) {
+                self.tell(&Event::NoStamp { server, why });
+            }
+            self.tell(&Event::Ready { server, at_ns });
+        }
+    }
+
+    pub(super) fn look_at_processes(&mut self) {
+        let mut looks = std::mem::replace(&mut self.looks, Rhythm::new());
+        looks.look(|| self.look_at_processes_of(|_, server| server.state.awaits_ready()));
+        self.looks = looks;
+    }
+
+    fn look_at_processes_of(&mut self, wanted: impl Fn(usize, &Server) -> bool) {
+        let processes = Processes::now();
+        let by_server = self.by_server(&processes);
+        let look =
+            Look { at_ns: SystemClock.now_ns(), waiting_for_locks: proc::waiting_for_locks() };
+        let mut events = Vec::new();
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            let of_server = by_server.get(&number).map_or(&[][..], Vec::as_slice);
+            if let Some(launch) = server.launch.filter(|_| wanted(number, server)) {
+                events.extend(server.sight.look(number, launch, of_server, &look));
+            }
+        }
+        events.iter().for_each(|event| self.tell(event));
+    }
+
+    /// Whose process is whose. What a server orphaned comes to us: by its session, or else by its
+    /// environment, it is still known.
+    pub(super) fn by_server(&self, processes: &Processes) -> HashMap<usize, Vec<Process>> {
+        let mut by_launch = HashMap::new();
+        let mut by_spawn = HashMap::new();
+        for (number, server) in self.servers.iter().enumerate() {
+            if let Some(launch) = server.launch {
+                by_launch.insert(launch.pid, number);
+                by_spawn.insert(launch.spawn_ns, number);
+            }
+        }
+        let mut by_server: HashMap<usize, Vec<Process>> = HashMap::new();
+        for child in processes.children(own_pid()) {
+            let known = by_launch.get(&child.pid).or_else(|| by_launch.get(&child.session));
+            let server = known.or_else(|| by_spawn.get(&sight::spawn_ns(child.pid)?));
+            if let Some(&server) = server {
+                let all = by_server.entry(server).or_default();
+                all.push(child);
+                all.extend(processes.below(child.pid));
+            }
+        }
+        by_server
+    }
+
+    pub(super) fn tell_timeouts(&mut self, now: Instant) {
+        let mut events = Vec::new();
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            let late = server.deadline.is_some_and(|deadline| now >= deadline);
+            if late && server.state.awaits_ready() {
+                server.deadline = None;
+                events.push(Event::TimedOut {
+                    server: number,
+                    at_ns: SystemClock.now_ns(),
+                    last_answer: server.probe.last_answer.clone(),
+                    last_lines: server.last_lines(),
+                });
+            }
+        }
+        events.iter().for_each(|event| self.tell(event));
+    }
+}

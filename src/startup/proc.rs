@@ -1,0 +1,196 @@
+//! What the system tells of processes, through `/proc`.
+//!
+//! Everything in it may be gone a moment later: what cannot be read is not there.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use nix::unistd::Pid;
+
+/// One process, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub pid: i32,
+    pub parent: i32,
+    pub group: i32,
+    pub session: i32,
+    /// It has ended, and nobody has waited for it yet.
+    pub ended: bool,
+    /// When it started, in ticks since the system did: with the pid, who it is.
+    pub start_ticks: u64,
+}
+
+/// The processes of this machine that can be seen.
+#[derive(Debug, Default)]
+pub struct Processes {
+    by_pid: HashMap<i32, Process>,
+    children: HashMap<i32, Vec<i32>>,
+}
+
+impl Processes {
+    /// Those that are there now: none if `/proc` tells of another pid namespace than ours.
+    pub fn now() -> Self {
+        let mut processes = Self::default();
+        if !is_of_our_namespace() {
+            return processes;
+        }
+        let Ok(entries) = fs::read_dir("/proc") else { return processes };
+        for entry in entries.flatten() {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            if let Some(process) = pid.and_then(read_process) {
+                processes.children.entry(process.parent).or_default().push(process.pid);
+                processes.by_pid.insert(process.pid, process);
+            }
+        }
+        processes
+    }
+
+    pub fn get(&self, pid: i32) -> Option<&Process> {
+        self.by_pid.get(&pid)
+    }
+
+    /// What `parent` started, or was left with.
+    pub fn children(&self, parent: i32) -> Vec<Process> {
+        let children = self.children.get(&parent).into_iter().flatten();
+        children.filter_map(|&child| self.get(child).copied()).collect()
+    }
+
+    /// All that `ancestor` started, and what those started, and so on.
+    pub fn below(&self, ancestor: i32) -> Vec<Process> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::from([ancestor]);
+        let mut to_visit = vec![ancestor];
+        while let Some(pid) = to_visit.pop() {
+            for &child in self.children.get(&pid).into_iter().flatten() {
+                if seen.insert(child) {
+                    found.extend(self.get(child));
+                    to_visit.push(child);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn is_of_our_namespace() -> bool {
+    let shown = fs::read_link("/proc/self").ok();
+    let shown = shown.as_deref().and_then(|path| path.to_str()).and_then(|pid| pid.parse().ok());
+    shown == Some(std::process::id())
+}
+
+fn read_process(pid: i32) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may have anything in it.
+    let after_name = stat.rsplitn(2, |&byte| byte == b')').next()?;
+    let text = std::str::from_utf8(after_name).ok()?;
+    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index).and_then(|field| field.parse::<i32>().ok());
+    Some(Process {
+        pid,
+        parent: number(1)?,
+        group: number(2)?,
+        session: number(3)?,
+        ended: matches!(fields.first(), Some(&("Z" | "X"))),
+        start_ticks: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// The wall clock, in ns, at which a process started that has these `start_ticks`. As coarse as
+/// the system keeps it: a hundredth of a second, never too late.
+pub fn start_ns(start_ticks: u64) -> Option<u64> {
+    use nix::time::{ClockId, clock_gettime};
+    let ticks_a_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    let tick_ns = 1_000_000_000_u64.checked_div(u64::try_from(ticks_a_second).ok()?)?;
+    let ns = |clock| {
+        let time = clock_gettime(clock).ok()?;
+        let seconds = u64::try_from(time.tv_sec()).ok()?;
+        Some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).ok()?)
+    };
+    let since_boot = ns(ClockId::CLOCK_BOOTTIME)?;
+    let age = since_boot.checked_sub(start_ticks.checked_mul(tick_ns)?)?;
+    ns(ClockId::CLOCK_REALTIME)?.checked_sub(age)
+}
+
+/// The environment that a process was started with, unless it has written over it.
+///
+/// # Errors
+///
+/// `PermissionDenied` where it may not be read; others where the process is gone.
+pub fn environ(pid: i32) -> io::Result<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/environ"))
+}
+
+/// The value of `name` in an environment as [`environ`] gives it.
+pub fn variable<'a>(environ: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    environ.split(|&byte| byte == 0).find_map(|entry| {
+        entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+    })
+}
+
+/// The words that a process was started with, unless it has written over them.
+pub fn command_line(pid: i32) -> Vec<String> {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = words.strip_suffix(b"\0").unwrap_or(&words);
+    if words.is_empty() {
+        return Vec::new();
+    }
+    words
+        .split(|&byte| byte == 0)
+        .map(|word| OsStr::from_bytes(word).to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Who listens on `port`, as `python3 (process 4711)`, if that can be seen.
+pub fn holder(port: u16) -> Option<String> {
+    let inodes: HashSet<String> = ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .flat_map(|table| {
+            let lines = table.lines().filter(|line| listener(line.as_bytes()) == Some(port));
+            let inodes = lines.filter_map(|line| line.split_ascii_whitespace().nth(9));
+            inodes.map(|inode| format!("socket:[{inode}]")).collect::<Vec<_>>()
+        })
+        .collect();
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let pid = pids.find(|pid| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut files = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+        files.any(|file| file.to_str().is_some_and(|file| inodes.contains(file)))
+    })?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(format!("{} (process {pid})", name.trim_end()))
+}
+
+/// The port in a line such as `  0: 0100007F:1F90 00000000:0000 0A …`, where `0A` is LISTEN.
+fn listener(line: &[u8]) -> Option<u16> {
+    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+    let address = fields.nth(1)?;
+    if fields.nth(1)? != b"0A" {
+        return None;
+    }
+    let port = address.rsplitn(2, |&byte| byte == b':').next()?;
+    u16::from_str_radix(std::str::from_utf8(port).ok()?, 16).ok()
+}
+
+/// The processes that wait for somebody else's lock on a file.
+pub fn waiting_for_locks() -> HashSet<i32> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    // 1: -> FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF
+    let waiting = locks.lines().filter(|line| line.contains(" -> "));
+    waiting.filter_map(|line| line.split_ascii_whitespace().nth(5)?.parse().ok()).collect()
+}
+
+/// The CPU time of this thread: what a look costs, however busy the machine is.
+pub fn cpu_time() -> std::time::Duration {
+    let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
+    nix::time::clock_gettime(clock).map_or_else(|_| std::time::Duration::ZERO, Into::into)
+}
+
+/// This process.
+pub fn own_pid() -> i32 {
+    Pid::this().as_raw()
+}

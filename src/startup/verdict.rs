@@ -1,0 +1,363 @@
+//! What is said when something went wrong: who, how, its last lines, what to try.
+
+use std::fmt::Write as _;
+
+use anstream::adapter::strip_str;
+use anstyle::{AnsiColor, Style};
+
+use crate::events::{Exit, Trouble};
+use crate::fleet::{Ready, Server};
+use crate::words::{harmless, wrapped};
+
+/// How many names are told of those that have the same trouble.
+const MOST_NAMES: usize = 5;
+
+const LOUD: Style = AnsiColor::Red.on_default().bold();
+
+/// A paragraph of lines, each with its newline, for a reader who has nothing else before them.
+///
+/// `logs` is where the servers' output went, if it did not come past here.
+pub fn paragraph(
+    trouble: &Trouble,
+    servers: &[Server],
+    logs: Option<&str>,
+    width: usize,
+    unicode: bool,
+    colour: bool,
+) -> String {
+    let verdict = Verdict::of(trouble, servers, logs);
+    let style = if colour { LOUD } else { Style::new() };
+    let mut text = String::new();
+    for line in wrapped(&format!("gym-startup: {}", verdict.what), width, unicode).lines() {
+        // A String takes everything.
+        writeln!(text, "{style}{line}{style:#}").unwrap_or_default();
+    }
+    for line in verdict.last_lines {
+        let line = strip_str(line).to_string();
+        writeln!(text, "  | {}", harmless(line.trim_end(), unicode)).unwrap_or_default();
+    }
+    if !verdict.advice.is_empty() {
+        text.push_str(&wrapped(&verdict.advice, width, unicode));
+    }
+    text
+}
+
+struct Verdict<'t> {
+    what: String,
+    last_lines: &'t [String],
+    advice: String,
+}
+
+impl<'t> Verdict<'t> {
+    fn of(trouble: &'t Trouble, servers: &[Server], logs: Option<&str>) -> Self {
+        let name = |server: usize| servers.get(server).map_or("", |server| &server.name);
+        let ready = |server: usize| servers.get(server).map(|server| &server.ready);
+        let url = |server| ready(server).map(ToString::to_string).unwrap_or_default();
+        let bare = |what: String, advice: String| Self { what, last_lines: &[], advice };
+        let quoting = |what: String, last_lines: &'t [String], name: &str, advice: String| {
+            let lines = match (last_lines, logs) {
+                ([], _) => "It wrote nothing.".to_owned(),
+                ([_], _) => "It wrote:".to_owned(),
+                _ => "Its last lines:".to_owned(),
+            };
+            let more = logs.filter(|_| !last_lines.is_empty());
+            let more = more.map(|dir| format!("All its lines are in {dir}/{name}.log. "));
+            let advice = format!("{}{advice}", more.unwrap_or_default());
+            Self { what: format!("{what}. {lines}"), last_lines, advice: advice.trim().to_owned() }
+        };
+        match trouble {
+            Trouble::PortTaken { server, holder } => {
+                let by = holder.as_ref().map(|holder| format!(": {holder}")).unwrap_or_default();
+                let what = format!(
+                    "nothing was started, since something else already answers at {}{by}.",
+                    url(*server),
+                );
+                let name = name(*server);
+                bare(what, format!("End it, or have {name} and its `ready` use another place."))
+            }
+            Trouble::NotSpawned { server, error } => {
+                let what = format!("{} could not be started: {error}.", name(*server));
+                let program = servers.get(*server).and_then(|server| server.command.first());
+                let is_line = program.is_some_and(|it| it.to_string_lossy().contains(' '));
+                let advice = match is_line {
+                    true => {
+                        "A list is a program and its arguments; for a line that bash takes, write \
+                         a string."
+                    }
+                    false => {
+                        "A program is found in PATH, or by its path from the folder that the \
+                         server starts in."
+                    }
+                };
+                bare(what, advice.to_owned())
+            }
+            Trouble::ExitedEarly { server, exit, last_lines } => {
+                let name = name(*server);
+                let what = format!("{name} {exit} before it was ready");
+                quoting(what, last_lines, name, exit_advice(*exit).to_owned())
+            }
+            Trouble::ExitedLater { server, exit, last_lines } => {
+                let name = name(*server);
+                let others = if servers.len() > 1 { ", so the others are ended" } else { "" };
+                let what = format!("{name} {exit} after all were ready{others}");
+                quoting(what, last_lines, name, exit_advice(*exit).to_owned())
+            }
+            Trouble::TimedOut { server, also, last_answer, last_lines } => {
+                let waited = servers.get(*server).and_then(|server| server.timeout);
+                let waited = waited.map(|it| format!(" within {}", humantime::format_duration(it)));
+                let also = also_not_ready(also, name);
+                let answer = match last_answer {
+                    Some(answer) => format!("at the last look: {answer}"),
+                    None => "nobody answered there".to_owned(),
+                };
+                let what = format!(
+                    "{} was not ready at {}{}{also}; {answer}",
+                    name(*server),
+                    url(*server),
+                    waited.unwrap_or_default(),
+                );
+                let advice = timeout_advice(last_answer.as_deref(), ready(*server));
+                quoting(what, last_lines, name(*server), advice)
+            }
+            Trouble::Interrupted { signal, ready } => {
+                let by = Exit::Signal(*signal).to_string();
+                let by = by.trim_start_matches("was ended by ");
+                let when = if *ready { "" } else { " before all servers were ready" };
+                bare(format!("ended by {by}{when}."), String::new())
+            }
+            Trouble::ThenFailed { status } => {
+                let what = format!("the command of --then ended with status {status}.");
+                let advice = match status {
+                    126 | 127 => exit_advice(Exit::Status(*status)),
+                    _ => "",
+                };
+                bare(what, advice.to_owned())
+            }
+            Trouble::KeeperLost => {
+                let what = "the process that owns the servers is gone, and so they are ended.";
+                bare(what.to_owned(), exit_advice(Exit::Signal(9)).to_owned())
+            }
+        }
+    }
+}
+
+fn also_not_ready<'n>(also: &[usize], name: impl Fn(usize) -> &'n str) -> String {
+    if also.is_empty() {
+        return String::new();
+    }
+    let names: Vec<_> = also.iter().take(MOST_NAMES).map(|server| name(*server)).collect();
+    let others = match also.len().saturating_sub(names.len()) {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    let were = if also.len() == 1 { "was" } else { "were" };
+    format!(", and neither {were} {}{others}", names.join(", "))
+}
+
+fn exit_advice(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Status(0) => {
+            "A server stays: if this one goes to the background by itself, have it stay in the \
+             foreground."
+        }
+        Exit::Status(125) => "125 is gym-stamp's own failure; the line above says which.",
+        Exit::Status(126) => "126 is a shell's status for a command that is no program.",
+        Exit::Status(127) => {
+            "127 is a shell's status for a command that is not there: is its environment \
+             installed, and its folder in PATH?"
+        }
+        Exit::Status(137) | Exit::Signal(9) => {
+            "SIGKILL is mostly the kernel's, for want of memory: see dmesg, and the limits of the \
+             container or job."
+        }
+        Exit::Status(139) | Exit::Signal(11) => {
+            "It is a fault in native code: PYTHONFAULTHANDLER=1 makes a Python show where."
+        }
+        Exit::Status(_) | Exit::Signal(_) => "",
+    }
+}
+
+fn timeout_advice(last_answer: Option<&str>, ready: Option<&Ready>) -> String {
+    let longer = "If it only needs longer: --timeout, or `timeout` in the fleet file.";
+    let expects = matches!(
+        ready,
+        Some(Ready::Http { expect: Some(_), .. } | Ready::Unix { expect: Some(_), .. })
+    );
+    match last_answer.and_then(|answer| answer.strip_prefix("answers ")) {
+        Some(status) if expects && status.starts_with(|it: char| it.is_ascii_digit()) => {
+            format!("Only the status that `expect` names counts. {longer}")
+        }
+        Some(_) => longer.to_owned(),
+        None => format!("Does it listen at that address and port? {longer}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test says what is wrong by panicking")]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    fn said(trouble: &Trouble) -> String {
+        said_with(trouble, None)
+    }
+
+    fn said_with(trouble: &Trouble, logs: Option<&str>) -> String {
+        paragraph(trouble, &servers(), logs, 80, true, false)
+    }
+
+    fn servers() -> Vec<Server> {
+        let server = |name: &str, expect| Server {
+            name: name.to_owned(),
+            server_type: None,
+            command: vec!["x".into()],
+            cwd: PathBuf::from("/").into(),
+            env: Vec::new(),
+            ready: Ready::Http {
+                tls: false,
+                host: "127.0.0.1".to_owned(),
+                port: 8001,
+                target: "/".to_owned(),
+                expect,
+            },
+            timeout: Some(Duration::from_secs(90)),
+        };
+        let servers = ["reward", "judge", "seed", "policy", "user", "critic", "tools"];
+        servers.iter().map(|name| server(name, Some(200))).collect()
+    }
+
+    fn lines(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_server_that_ended_is_quoted() {
+        let last_lines = lines(&[
+            "Traceback (most recent call last):",
+            "\x1b[31mModuleNotFoundError: No module named 'fastapi'\x1b[0m\r\n",
+        ]);
+        let exit = Exit::Status(1);
+        let early = Trouble::ExitedEarly { server: 0, exit, last_lines: last_lines.clone() };
+        assert_snapshot!(said(&early), @r"
+        gym-startup: reward exited with status 1 before it was ready. Its last lines:
+          | Traceback (most recent call last):
+          | ModuleNotFoundError: No module named 'fastapi'
+        ");
+        assert_snapshot!(said_with(&early, Some("logs")), @r"
+        gym-startup: reward exited with status 1 before it was ready. Its last lines:
+          | Traceback (most recent call last):
+          | ModuleNotFoundError: No module named 'fastapi'
+        All its lines are in logs/reward.log.
+        ");
+        let later = Trouble::ExitedLater { server: 1, exit: Exit::Signal(9), last_lines };
+        assert_snapshot!(said(&later), @r"
+        gym-startup: judge was ended by SIGKILL after all were ready, so the others are
+        ended. Its last lines:
+          | Traceback (most recent call last):
+          | ModuleNotFoundError: No module named 'fastapi'
+        SIGKILL is mostly the kernel's, for want of memory: see dmesg, and the limits of
+        the container or job.
+        ");
+        let exit = Exit::Status(127);
+        let last_lines = lines(&["bash: line 1: uvicorn: command not found"]);
+        assert_snapshot!(said(&Trouble::ExitedEarly { server: 0, exit, last_lines }), @r"
+        gym-startup: reward exited with status 127 before it was ready. It wrote:
+          | bash: line 1: uvicorn: command not found
+        127 is a shell's status for a command that is not there: is its environment
+        installed, and its folder in PATH?
+        ");
+        let (exit, last_lines) = (Exit::Status(0), Vec::new());
+        assert_snapshot!(said(&Trouble::ExitedEarly { server: 0, exit, last_lines }), @r"
+        gym-startup: reward exited with status 0 before it was ready. It wrote nothing.
+        A server stays: if this one goes to the background by itself, have it stay in
+        the foreground.
+        ");
+    }
+
+    #[test]
+    fn a_server_that_was_not_ready_in_time_gave_an_answer_or_none() {
+        let trouble = |also: &[usize], last_answer: Option<&str>| Trouble::TimedOut {
+            server: 0,
+            also: also.to_vec(),
+            last_answer: last_answer.map(str::to_owned),
+            last_lines: lines(&["loading weights"]),
+        };
+        assert_snapshot!(said(&trouble(&[], Some("connection refused"))), @r"
+        gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s; at
+        the last look: connection refused. It wrote:
+          | loading weights
+        Does it listen at that address and port? If it only needs longer: --timeout, or
+        `timeout` in the fleet file.
+        ");
+        assert_snapshot!(said(&trouble(&[1], Some("answers 404"))), @r"
+        gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s, and
+        neither was judge; at the last look: answers 404. It wrote:
+          | loading weights
+        Only the status that `expect` names counts. If it only needs longer: --timeout,
+        or `timeout` in the fleet file.
+        ");
+        assert_snapshot!(said(&trouble(&[1, 2, 3, 4, 5, 6], None)), @r"
+        gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s, and
+        neither were judge, seed, policy, user, critic and 1 more; nobody answered
+        there. It wrote:
+          | loading weights
+        Does it listen at that address and port? If it only needs longer: --timeout, or
+        `timeout` in the fleet file.
+        ");
+    }
+
+    #[test]
+    fn what_never_ran_says_why() {
+        let holder = Some("python3 (pid 4711)".to_owned());
+        assert_snapshot!(said(&Trouble::PortTaken { server: 1, holder }), @r"
+        gym-startup: nothing was started, since something else already answers at
+        http://127.0.0.1:8001/: python3 (pid 4711).
+        End it, or have judge and its `ready` use another place.
+        ");
+        assert_snapshot!(said(&Trouble::PortTaken { server: 1, holder: None }), @r"
+        gym-startup: nothing was started, since something else already answers at
+        http://127.0.0.1:8001/.
+        End it, or have judge and its `ready` use another place.
+        ");
+        let error = "uvicorn: No such file or directory".to_owned();
+        assert_snapshot!(said(&Trouble::NotSpawned { server: 2, error: error.clone() }), @r"
+        gym-startup: seed could not be started: uvicorn: No such file or directory.
+        A program is found in PATH, or by its path from the folder that the server
+        starts in.
+        ");
+    }
+
+    #[test]
+    fn a_line_that_was_a_list_is_recognised() {
+        let error = "cd x && y: command not found".to_owned();
+        let mut servers = servers();
+        servers[0].command = vec!["cd x && y".into()];
+        let trouble = Trouble::NotSpawned { server: 0, error };
+        assert_snapshot!(paragraph(&trouble, &servers, None, 80, true, false), @r"
+        gym-startup: reward could not be started: cd x && y: command not found.
+        A list is a program and its arguments; for a line that bash takes, write a
+        string.
+        ");
+    }
+
+    #[test]
+    fn what_came_from_elsewhere_is_said_in_a_line_or_two() {
+        assert_snapshot!(said(&Trouble::Interrupted { signal: 2, ready: false }), @"gym-startup: ended by SIGINT before all servers were ready.");
+        assert_snapshot!(said(&Trouble::Interrupted { signal: 15, ready: true }), @"gym-startup: ended by SIGTERM.");
+        assert_snapshot!(said(&Trouble::ThenFailed { status: 7 }), @"gym-startup: the command of --then ended with status 7.");
+        assert_snapshot!(said(&Trouble::ThenFailed { status: 127 }), @r"
+        gym-startup: the command of --then ended with status 127.
+        127 is a shell's status for a command that is not there: is its environment
+        installed, and its folder in PATH?
+        ");
+        assert_snapshot!(said(&Trouble::KeeperLost), @r"
+        gym-startup: the process that owns the servers is gone, and so they are ended.
+        SIGKILL is mostly the kernel's, for want of memory: see dmesg, and the limits of
+        the container or job.
+        ");
+    }
+}

@@ -1,0 +1,307 @@
+//! How a run of `gym-startup run` ends: statuses, records, and nothing left of it.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use rstest::rstest;
+
+use crate::support::startup::{attribute, free_port, serve, startup};
+use crate::support::without_reader;
+
+#[test]
+fn all_ready() {
+    let over = startup()
+        .serves("one", "")
+        .serves("two", "after=0.3")
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .outcome("ready");
+    let trace = over.trace();
+    let root = trace.only("gym.startup");
+    for name in ["load_config", "spawn_servers", "wait_for_servers"] {
+        let stage = trace.only(&format!("gym.startup.{name}"));
+        assert_eq!(stage.parent_span_id, root.span_id);
+    }
+    for server in ["one", "two"] {
+        let span = trace.of_server(server, "gym.startup.server");
+        assert_eq!(span.parent_span_id, root.span_id);
+        assert_eq!(attribute(span, "nemo.gym.startup.outcome"), "ready");
+    }
+    assert_eq!(trace.spans.len(), 6, "{:#?}", trace.spans);
+}
+
+#[rstest]
+#[case::with_a_status("exit 3", 3)]
+#[case::with_success("true", 1)]
+#[case::by_a_signal("kill -9 $$", 137)]
+#[case::by_a_realtime_signal("kill -35 $$", 128 + 35)]
+#[case::without_its_program("no-such-program", 127)]
+fn one_ends_early(#[case] command: &str, #[case] status: i32) {
+    let ready = format!("tcp://127.0.0.1:{}", free_port());
+    let one = startup().one(&ready, &["bash", "-c", command]).run().exits(status).outcome("failed");
+    let trace = one.trace();
+    let span = trace.only("gym.startup.server");
+    assert_eq!(attribute(span, "nemo.gym.startup.outcome"), "failed");
+    assert_eq!(span.status.as_ref().unwrap().code, 2);
+    startup()
+        .serves("other", "")
+        .server("one", command, &ready, "")
+        .run()
+        .exits(1)
+        .outcome("failed");
+}
+
+#[test]
+fn a_program_that_is_not_there() {
+    let ready = format!("tcp://127.0.0.1:{}", free_port());
+    startup().one(&ready, &["no-such-program"]).run().exits(127).outcome("failed");
+    startup()
+        .with(|run| run.file("plain", 0o644, "text"))
+        .one(&ready, &["./plain"])
+        .run()
+        .exits(126)
+        .outcome("failed");
+}
+
+#[test]
+fn the_last_words_of_one_that_ends_early_are_told() {
+    let ready = format!("tcp://127.0.0.1:{}", free_port());
+    startup()
+        .server("one", "echo a hint >&2; printf 'no newline'; exit 3", &ready, "")
+        .run()
+        .exits(1)
+        .says(&["one", "3", "a hint", "no newline"]);
+}
+
+#[rstest]
+#[case::nobody_listens("after=100")]
+#[case::only_503("status=503")]
+#[case::only_502("status=502")]
+fn not_ready_in_time(#[case] options: &str) {
+    let over = startup()
+        .serves("ready", "")
+        .serves("late", options)
+        .args(["--timeout", "2s"])
+        .run()
+        .exits(124)
+        .outcome("timeout");
+    let trace = over.trace();
+    let outcome = |server| {
+        attribute(trace.of_server(server, "gym.startup.server"), "nemo.gym.startup.outcome")
+    };
+    assert_eq!(outcome("late"), "timeout");
+    assert_eq!(outcome("ready"), "ready");
+}
+
+#[test]
+fn unready_answers_are_waited_out() {
+    let over = startup().serves("one", "for=1").args(["--exit-when-ready"]).run().exits(0);
+    let trace = over.trace();
+    let took = crate::support::startup::duration_ms(trace.only("gym.startup.server"));
+    assert!(took >= 1000.0, "{took} ms");
+}
+
+#[test]
+fn any_other_answer_counts() {
+    startup().serves("one", "status=404").args(["--exit-when-ready"]).run().exits(0);
+    startup().serves("one", "status=500").args(["--exit-when-ready"]).run().exits(0);
+}
+
+#[rstest]
+#[case(Signal::SIGINT)]
+#[case(Signal::SIGTERM)]
+#[case(Signal::SIGHUP)]
+fn a_signal_before_ready(#[case] signal: Signal) {
+    startup()
+        .serves("one", "after=100")
+        .spawn()
+        .until(1, "serve.py")
+        .signal(signal)
+        .wait()
+        .exits(128 + signal as i32)
+        .outcome("interrupted");
+}
+
+#[rstest]
+#[case(Signal::SIGINT)]
+#[case(Signal::SIGTERM)]
+#[case(Signal::SIGHUP)]
+fn a_signal_after_ready(#[case] signal: Signal) {
+    startup()
+        .serves("one", "")
+        .spawn()
+        .recorded()
+        .signal(signal)
+        .wait()
+        .exits(128 + signal as i32)
+        .outcome("ready");
+}
+
+#[test]
+fn what_nohup_ignores_stays_ignored() {
+    let started = startup()
+        .with(|run| run.ignored(Signal::SIGHUP))
+        .serves("one", "")
+        .spawn()
+        .recorded()
+        .signal(Signal::SIGHUP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(started.processes_with("serve.py").len(), 1);
+    started.signal(Signal::SIGTERM).wait().exits(143);
+}
+
+#[test]
+fn a_second_interrupt_kills_at_once() {
+    let command = "trap 'touch interrupted' INT; trap '' TERM; while :; do sleep 0.1; done";
+    startup()
+        .server("one", command, "tcp://127.0.0.1:9", "")
+        .args(["--grace", "100s"])
+        .spawn()
+        .until(1, "sleep\u{0}")
+        .signal(Signal::SIGINT)
+        .until_there_is("interrupted")
+        .signal(Signal::SIGTERM)
+        .signal(Signal::SIGINT)
+        .wait()
+        .exits(130)
+        .outcome("interrupted")
+        .within(30);
+}
+
+#[test]
+fn the_stubborn_are_killed_when_their_grace_is_over() {
+    startup()
+        .serves("one", "stubborn=1")
+        .args(["--grace", "500ms"])
+        .spawn()
+        .recorded()
+        .signal(Signal::SIGTERM)
+        .wait()
+        .exits(143)
+        .within(30);
+}
+
+#[test]
+fn a_server_that_ends_later_ends_the_fleet() {
+    startup()
+        .serves("one", "ends=1")
+        .serves("two", "")
+        .run()
+        .exits(1)
+        .outcome("ready")
+        .says(&["one", "4"]);
+}
+
+#[rstest]
+#[case("exit 0", 0)]
+#[case("exit 7", 7)]
+#[case("kill -15 $$", 143)]
+fn then_decides_the_status(#[case] command: &str, #[case] status: i32) {
+    startup().serves("one", "").args(["--then", command]).run().exits(status).outcome("ready");
+}
+
+#[test]
+fn then_has_our_input_and_group_and_none_of_the_contract() {
+    let command = "cat; env | grep NEMO_GYM_STARTUP; ps -o pgid= -p $$; ps -o pgid= -p $PPID";
+    let over = startup()
+        .with(|run| run.stdin("typed\n").var("NEMO_GYM_STARTUP_SPAWN_NS", "1"))
+        .serves("one", "")
+        .args(["--then", command])
+        .run()
+        .exits(0);
+    let text = over.ended.stdout_text();
+    let [typed, own, parents] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert_eq!(typed, "typed");
+    assert_eq!(own, parents);
+}
+
+#[test]
+fn then_is_ended_with_the_fleet() {
+    startup()
+        .serves("one", "ends=1")
+        .args(["--then", "sleep 100", "--grace", "2s"])
+        .run()
+        .exits(1)
+        .within(30);
+    startup()
+        .serves("one", "")
+        .args(["--then", "sleep 100 & sleep 100", "--grace", "2s"])
+        .spawn()
+        .until(2, "sleep\u{0}100")
+        .signal(Signal::SIGINT)
+        .wait()
+        .exits(130)
+        .within(30);
+}
+
+#[test]
+fn a_port_that_somebody_else_answers_on() {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let over = startup()
+        .server("free", "touch started; sleep 100", "tcp://127.0.0.1:9", "")
+        .server("taken", &serve(port, ""), &format!("http://localhost:{port}/"), "")
+        .run()
+        .exits(1)
+        .outcome("failed")
+        .says(&["taken"]);
+    assert!(!over.ended.folder().join("started").exists());
+    assert!(over.trace().named("gym.startup.server").is_empty());
+}
+
+#[rstest]
+#[case::closed(|run: crate::support::Run| run.closed(1).closed(2))]
+#[case::broken(|run: crate::support::Run| run.fd(1, without_reader()).fd(2, without_reader()))]
+#[case::full(|run: crate::support::Run| run.fd(1, full()).fd(2, full()))]
+fn nobody_listens_to_our_words(
+    #[case] change: fn(crate::support::Run) -> crate::support::Run,
+    #[values("", "says=hello")] options: &str,
+) {
+    startup()
+        .with(change)
+        .serves("one", options)
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .outcome("ready");
+    let ready = format!("tcp://127.0.0.1:{}", free_port());
+    startup()
+        .with(change)
+        .one(&ready, &["bash", "-c", "echo a; echo b >&2; exit 3"])
+        .run()
+        .exits(3)
+        .outcome("failed");
+}
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+#[test]
+fn a_reader_that_stalls_holds_up_nothing() {
+    let (reader, writer) = nix::unistd::pipe().unwrap();
+    let chatter = "for ((;;)); do echo chatter; done & ";
+    let port = free_port();
+    let command = format!("{chatter} {}", serve(port, ""));
+    let started = startup()
+        .with(|run| run.fd(1, writer.try_clone().unwrap()).fd(2, writer))
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .spawn()
+        .recorded();
+    started.signal(Signal::SIGTERM).wait().exits(143).outcome("ready").within(30);
+    drop(reader);
+}
+
+#[test]
+fn a_record_that_cannot_be_written_changes_nothing_else() {
+    startup()
+        .serves("one", "")
+        .args(["--exit-when-ready"])
+        .out("no/such/folder/out.jsonl")
+        .run()
+        .exits(0)
+        .says(&["no/such/folder"]);
+}

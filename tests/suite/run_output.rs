@@ -1,0 +1,236 @@
+//! Where the output of servers goes, and where the records go.
+
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rstest::rstest;
+
+use gym_stamp::telemetry::Protocol;
+
+use crate::support::collector::{Collector, HttpAnswer, closed, listener, silent};
+use crate::support::startup::{Startup, Trace, free_port, serve, startup};
+
+fn ends_after(command: &str) -> Startup {
+    startup().args(["--quiet"]).one("tcp://127.0.0.1:9", &["bash", "-c", command])
+}
+
+#[test]
+fn lines_come_as_they_were_written() {
+    let over =
+        ends_after(r"printf 'out\n'; printf 'err\n' >&2; printf '\xff\x00\xfe\n\npart'").run();
+    let over = over.exits(1);
+    assert_eq!(over.ended.stdout, b"(one) out\n(one) \xff\x00\xfe\n(one) \n(one) part\n");
+    assert!(over.ended.stderr.starts_with(b"(one) err\n"), "{}", over.ended);
+}
+
+#[test]
+fn lines_stay_whole_however_they_are_written() {
+    let command = "python3 -c \"
+import os, time
+for i in range(50):
+    for piece in b'a' * 3000, b'b' * 3000, b'\\n':
+        os.write(1, piece)
+        time.sleep(0.001)
+\"";
+    let ready = "tcp://127.0.0.1:9";
+    let over = startup().args(["--quiet"]).server("one", command, ready, "");
+    let over =
+        over.server("two", &format!("{command}; sleep 5"), "tcp://127.0.0.1:8", "").run().exits(1);
+    let whole = "a".repeat(3000) + &"b".repeat(3000);
+    let text = over.ended.stdout_text();
+    let of_one: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("(one) ")).collect();
+    assert_eq!(of_one.len(), 50);
+    for line in text.lines() {
+        assert_eq!(&line[6..], whole);
+    }
+}
+
+#[test]
+fn much_output_is_forwarded_whole_and_without_growing() {
+    const LINES: usize = 1_000_000;
+    let port = free_port();
+    // A hundred bytes a line, with the newline.
+    let line = "x".repeat(99);
+    let command = format!("yes {line} | head -n {LINES}; touch written; {}", serve(port, ""));
+    let (reader, writer) = std::io::pipe().unwrap();
+    let counting = thread::spawn(move || {
+        let (mut count, mut reader, mut chunk) = (0, reader, vec![0; 1 << 20]);
+        while let Ok(length @ 1..) = reader.read(&mut chunk) {
+            count += chunk[..length].iter().filter(|&&byte| byte == b'\n').count();
+        }
+        count
+    });
+    let started = startup()
+        .with(|run| run.fd(1, writer))
+        .args(["--quiet"])
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .spawn()
+        .until_there_is("written")
+        .recorded();
+    let peak_kib = |pid: i32| -> usize {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let peak = peak_kib(started.pid()) + peak_kib(started.keeper());
+    started.signal(Signal::SIGTERM).wait().exits(143);
+    assert_eq!(counting.join().unwrap(), LINES);
+    assert!(peak < 64 * 1024, "{peak} KiB");
+}
+
+#[test]
+fn whoever_reads_nothing_loses_output_and_is_told() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let port = free_port();
+    let command = format!("yes | head -c 50000000; touch written; {}", serve(port, ""));
+    let started = startup()
+        .with(|run| run.fd(1, writer))
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .spawn()
+        .until_there_is("written")
+        .recorded();
+    let mut reader = reader;
+    let reading = thread::spawn(move || {
+        let mut text = Vec::new();
+        reader.read_to_end(&mut text).unwrap();
+        text
+    });
+    thread::sleep(Duration::from_millis(500));
+    let over = started.signal(Signal::SIGTERM).wait().exits(143);
+    let kept = reading.join().unwrap();
+    assert!(kept.len() < 50_000_000 / 2 * 8, "{}", kept.len());
+    assert!(String::from_utf8_lossy(&kept).lines().all(|line| line.starts_with("(one) ")));
+    over.says(&["bytes"]);
+}
+
+#[test]
+fn log_files_get_all_of_it_and_we_nothing() {
+    let command = "echo out; echo err >&2; printf part; exit 3";
+    let over = startup()
+        .args(["--log-dir", "logs/of/today"])
+        .server("one", command, "tcp://127.0.0.1:9", "")
+        .run()
+        .exits(1)
+        .says(&["err", "part"]);
+    let log = fs::read_to_string(over.ended.folder().join("logs/of/today/one.log")).unwrap();
+    assert_eq!(log, "out\nerr\npart");
+    over.ended.prints("");
+}
+
+fn exporting(to: SocketAddr) -> Startup {
+    startup()
+        .serves("one", "")
+        .args(["--exit-when-ready"])
+        .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{to}"))
+        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")
+}
+
+#[rstest]
+fn a_collector_gets_what_the_file_has(
+    #[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Protocol,
+) {
+    let collector = Collector::willing(protocol);
+    let over = exporting(collector.address)
+        .var("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.as_str())
+        .run()
+        .exits(0)
+        .outcome("ready");
+    let sent = Trace::of(collector.seen().into_iter().map(|seen| seen.request));
+    assert_eq!(sent.spans, over.trace().spans);
+}
+
+#[test]
+fn failures_are_exported_too() {
+    let collector = Collector::willing(Protocol::Grpc);
+    startup()
+        .one("tcp://127.0.0.1:9", &["bash", "-c", "exit 3"])
+        .out("")
+        .var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url())
+        .run()
+        .exits(3);
+    let sent = Trace::of(collector.seen().into_iter().map(|seen| seen.request));
+    assert_eq!(sent.only("gym.startup").status.as_ref().unwrap().code, 2);
+}
+
+#[test]
+fn a_trace_that_its_caller_does_not_sample_is_recorded_and_not_sent() {
+    let collector = Collector::willing(Protocol::Grpc);
+    let caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    exporting(collector.address).var("TRACEPARENT", caller).run().exits(0).outcome("ready");
+    assert!(collector.seen().is_empty());
+}
+
+#[rstest]
+#[case::off("NEMO_LENS_ENABLED", "no")]
+#[case::disabled("OTEL_SDK_DISABLED", "true")]
+#[case::no_traces("NEMO_GYM_OTEL_TRACES_ENABLED", "0")]
+#[case::another_group("NEMO_GYM_OTEL_SPAN_GROUPS", "per_rollout")]
+fn nothing_is_sent_where_settings_say_so(#[case] name: &str, #[case] value: &str) {
+    let collector = Collector::willing(Protocol::Grpc);
+    exporting(collector.address).var(name, value).run().exits(0).outcome("ready");
+    assert!(collector.seen().is_empty());
+}
+
+/// Whatever the collector does: the status and the record are the run's own, and the time is kept.
+#[rstest]
+fn no_collector_changes_anything(
+    #[values("refuses", "hangs", "answers 503")] what: &str,
+    #[values(0, 3)] status: i32,
+) {
+    let unwilling;
+    let to = match what {
+        "refuses" => closed(),
+        "hangs" => silent(),
+        _ => {
+            unwilling = Collector::http([HttpAnswer::new("503 x", &[], b"")]);
+            unwilling.address
+        }
+    };
+    let run = if status == 0 {
+        exporting(to)
+    } else {
+        startup()
+            .one("tcp://127.0.0.1:9", &["bash", "-c", "exit 3"])
+            .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{to}"))
+            .var("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")
+    };
+    run.var("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+        .run()
+        .exits(status)
+        .outcome(if status == 0 { "ready" } else { "failed" })
+        .says(&["not accepted"])
+        .within(30);
+}
+
+#[rstest]
+fn an_exporter_that_crashes_or_hangs_changes_nothing(
+    #[values(Signal::SIGABRT, Signal::SIGSTOP)] signal: Signal,
+) {
+    let (listener, address) = listener();
+    let started = exporting(address).spawn();
+    let connection = listener.accept().unwrap();
+    let [exporter] = started.processes_with("export\0-")[..] else { panic!("no exporter") };
+    kill(Pid::from_raw(exporter), signal).unwrap();
+    let over = started.wait().exits(0).outcome("ready").within(30);
+    over.says(&["nothing was exported"]);
+    drop(connection);
+}
+
+#[test]
+fn an_exporter_at_work_does_not_hold_up_the_servers_end() {
+    let started = startup()
+        .serves("one", "")
+        .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", silent()))
+        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "5000")
+        .spawn()
+        .recorded()
+        .signal(Signal::SIGTERM)
+        .until(0, "serve.py");
+    assert_eq!(started.processes_with("export\0-").len(), 1);
+    started.wait().exits(143).within(30);
+}

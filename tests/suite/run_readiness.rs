@@ -1,0 +1,270 @@
+//! What `gym-startup run` sees of servers from outside: readiness, stamps, what ran in setup.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+
+use rstest::rstest;
+use tokio_rustls::rustls::{ServerConnection, StreamOwned};
+
+use crate::support::certificates::Authority;
+use crate::support::startup::{Startup, Trace, attribute, duration_ms, free_port, serve, startup};
+
+fn until_ready(startup: Startup) -> Trace {
+    startup.args(["--exit-when-ready"]).run().exits(0).outcome("ready").trace()
+}
+
+#[rstest]
+#[case::tcp("tcp://127.0.0.1:PORT")]
+#[case::by_name("tcp://localhost:PORT")]
+#[case::http_by_name("http://localhost:PORT/health?a=b")]
+fn over_tcp(#[case] ready: &str) {
+    let port = free_port();
+    let ready = ready.replace("PORT", &port.to_string());
+    until_ready(startup().server("one", &serve(port, "after=0.2"), &ready, ""));
+}
+
+#[test]
+fn over_a_unix_socket() {
+    let command = serve(1, "unix=socket after=0.2");
+    until_ready(startup().server("one", &command, "unix:socket", ""));
+    until_ready(startup().server("one", &command, "unix:socket", "expect = 200"));
+}
+
+#[test]
+fn with_the_status_that_is_expected() {
+    let port = free_port();
+    let ready = format!("http://127.0.0.1:{port}/");
+    let expecting = |status| {
+        let command = serve(port, "status=404");
+        startup().server("one", &command, &ready, &format!("expect = {status}"))
+    };
+    until_ready(expecting(404));
+    expecting(200).args(["--timeout", "1s"]).run().exits(124).outcome("timeout");
+}
+
+#[test]
+fn over_tls_with_any_certificate() {
+    let port = free_port();
+    // A server of the test's own cannot be there before the run is: it waits for a sign.
+    let tls = Authority::new().expired_server().config();
+    let startup = startup().server(
+        "one",
+        "touch go; exec sleep 100",
+        &format!("https://127.0.0.1:{port}/"),
+        "",
+    );
+    let go = startup.folder().join("go");
+    thread::spawn(move || {
+        while !go.exists() {
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        for stream in listener.incoming() {
+            let connection = ServerConnection::new(Arc::clone(&tls)).unwrap();
+            let mut stream = StreamOwned::new(connection, stream.unwrap());
+            let mut request = [0; 4096];
+            if stream.read(&mut request).is_ok_and(|count| count > 0) {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+            }
+        }
+    });
+    until_ready(startup);
+}
+
+#[test]
+fn never_through_a_proxy() {
+    let port = free_port();
+    let ready = format!("http://127.0.0.1:{port}/");
+    let mut startup = startup().server("one", &serve(port, ""), &ready, "");
+    for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+        startup = startup.var(name, "http://127.0.0.1:9");
+    }
+    until_ready(startup);
+}
+
+#[test]
+fn the_stamp_parts_setup_from_start() {
+    let port = free_port();
+    let command =
+        format!("sleep 0.5; exec ./gym-stamp {}", serve(port, "after=0.4").replace("exec ", ""));
+    let trace =
+        until_ready(startup().server("one", &command, &format!("http://127.0.0.1:{port}/"), ""));
+    let server = trace.only("gym.startup.server");
+    let setup = trace.of_server("one", "gym.startup.server.venv_setup");
+    let start = trace.of_server("one", "gym.startup.server.server_start");
+    for stage in [setup, start] {
+        assert_eq!(stage.parent_span_id, server.span_id);
+    }
+    assert_eq!(attribute(setup, "nemo.gym.startup.stage"), "venv_setup");
+    assert_eq!(setup.start_time_unix_nano, server.start_time_unix_nano);
+    assert_eq!(setup.end_time_unix_nano, start.start_time_unix_nano);
+    assert_eq!(start.end_time_unix_nano, server.end_time_unix_nano);
+    assert!(duration_ms(setup) >= 500.0, "{setup:?}");
+    assert!(duration_ms(start) >= 400.0, "{start:?}");
+    let [sleep] = trace.children(setup)[..] else { panic!("{:#?}", trace.spans) };
+    assert_eq!(sleep.name, "sleep");
+    assert!(duration_ms(sleep) >= 400.0, "{sleep:?}");
+}
+
+#[test]
+fn two_servers_of_one_folder_have_their_own_stages() {
+    let ports = [free_port(), free_port()];
+    let command = |port, pause: &str| {
+        format!("sleep {pause}; exec ./gym-stamp {}", serve(port, "").replace("exec ", ""))
+    };
+    let ready = |port: u16| format!("http://127.0.0.1:{port}/");
+    let trace = until_ready(
+        startup().server("one", &command(ports[0], "0.2"), &ready(ports[0]), "").server(
+            "two",
+            &command(ports[1], "1.2"),
+            &ready(ports[1]),
+            "",
+        ),
+    );
+    let setup = |name| duration_ms(trace.of_server(name, "gym.startup.server.venv_setup"));
+    assert!(setup("one") >= 200.0 && setup("two") >= 1200.0);
+    assert!(setup("one") < setup("two"));
+}
+
+#[test]
+fn what_ran_in_setup_is_told_by_its_name_and_never_by_its_arguments() {
+    let port = free_port();
+    let fake = "#!/usr/bin/env python3\nimport time\ntime.sleep(0.7)\n";
+    let command = format!(
+        "./bin/uv --quiet secret; ./bin/uv pip install --index-url https://user:secret@host x; \
+         ./bin/git clone https://secret@host; python3 -c 'import time; time.sleep(0.7)' secret; \
+         true; exec ./gym-stamp {}",
+        serve(port, "").replace("exec ", "")
+    );
+    let mut startup = startup();
+    for tool in ["uv", "git"] {
+        startup = startup.with(|run| run.file(format!("bin/{tool}"), 0o755, fake));
+    }
+    let over = startup
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0);
+    let trace = over.trace();
+    let setup = trace.of_server("one", "gym.startup.server.venv_setup");
+    let mut steps = trace.children(setup);
+    steps.sort_by_key(|span| span.start_time_unix_nano);
+    let names: Vec<_> = steps.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(names, ["uv", "uv pip install", "git clone", "python3"]);
+    for step in steps {
+        assert!(step.start_time_unix_nano >= setup.start_time_unix_nano, "{step:?}");
+        assert!(step.end_time_unix_nano <= setup.end_time_unix_nano, "{step:?}");
+    }
+    let record = std::fs::read_to_string(over.ended.folder().join("out.jsonl")).unwrap();
+    assert!(!record.contains("secret"), "{record}");
+    assert!(!String::from_utf8_lossy(&over.ended.stderr).contains("secret"), "{}", over.ended);
+}
+
+#[test]
+fn waiting_for_a_lock_is_told_from_work() {
+    let port = free_port();
+    let lock = "import fcntl, sys, time\nf = open('lock', 'w')\nfcntl.flock(f, fcntl.LOCK_EX)\n\
+                open('locked', 'w')\ntime.sleep(1.5)\n";
+    let command = format!(
+        "python3 lock.py & while [ ! -e locked ]; do sleep 0.01; done; \
+         python3 lock.py; exec ./gym-stamp {}",
+        serve(port, "").replace("exec ", "")
+    );
+    let trace = until_ready(startup().with(|run| run.file("lock.py", 0o644, lock)).server(
+        "one",
+        &command,
+        &format!("http://127.0.0.1:{port}/"),
+        "",
+    ));
+    assert_eq!(trace.named("python3, waiting for a lock").len(), 1, "{:#?}", trace.spans);
+    assert!(trace.named("python3").len() >= 2, "{:#?}", trace.spans);
+}
+
+#[test]
+fn a_setup_that_never_ends_shows_what_it_was_at() {
+    let ready = format!("tcp://127.0.0.1:{}", free_port());
+    let over = startup()
+        .server("one", "sleep 100; true", &ready, "")
+        .args(["--timeout", "1s"])
+        .run()
+        .exits(124)
+        .outcome("timeout");
+    let trace = over.trace();
+    let server = trace.only("gym.startup.server");
+    let [step] = trace.children(server)[..] else { panic!("{:#?}", trace.spans) };
+    assert_eq!(step.name, "sleep");
+}
+
+#[test]
+fn one_without_a_stamp_is_one_bar() {
+    let trace = until_ready(startup().serves("one", "after=0.3"));
+    assert!(trace.children(trace.only("gym.startup.server")).is_empty());
+}
+
+#[test]
+fn one_that_writes_over_its_environment_is_said_to_be_unknown() {
+    let port = free_port();
+    // As after setproctitle, but whenever it is looked at.
+    let command = format!(
+        "exec env -i PATH=\"$PATH\" GYM_TEST_RUN=$GYM_TEST_RUN {}",
+        serve(port, "").replace("exec ", "")
+    );
+    let over = startup()
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .says(&["unknown"]);
+    let trace = over.trace();
+    assert!(trace.children(trace.only("gym.startup.server")).is_empty());
+}
+
+#[test]
+fn a_daemon_keeps_its_stamp() {
+    let port = free_port();
+    let serve = serve(port, "").replace("exec ", "");
+    let command = format!("sleep 0.3; (setsid ./gym-stamp {serve} >/dev/null 2>&1 &)");
+    let trace =
+        until_ready(startup().server("one", &command, &format!("http://127.0.0.1:{port}/"), ""));
+    let setup = trace.of_server("one", "gym.startup.server.venv_setup");
+    assert!(duration_ms(setup) >= 300.0, "{setup:?}");
+}
+
+#[test]
+fn a_callers_trace_is_joined() {
+    let caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let trace = until_ready(startup().serves("one", "").var("TRACEPARENT", caller));
+    let root = trace.only("gym.startup");
+    assert_eq!(hex(&root.trace_id), "0af7651916cd43dd8448eb211c80319c");
+    assert_eq!(hex(&root.parent_span_id), "b7ad6b7169203331");
+    let none = "00-00000000000000000000000000000000-0000000000000000-01";
+    let over = startup()
+        .serves("one", "")
+        .var("TRACEPARENT", none)
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .says(&["TRACEPARENT"]);
+    assert!(over.trace().only("gym.startup").parent_span_id.is_empty());
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn servers_are_told_the_span_that_is_recorded() {
+    let port = free_port();
+    let command = format!("echo $NEMO_GYM_STARTUP_TRACEPARENT >parent; {}", serve(port, ""));
+    let over = startup()
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0);
+    let told = std::fs::read_to_string(over.ended.folder().join("parent")).unwrap();
+    let trace = over.trace();
+    let span = trace.only("gym.startup.server");
+    assert_eq!(told.trim(), format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id)));
+}
