@@ -37,10 +37,14 @@ for i in range(50):
         os.write(1, piece)
         time.sleep(0.001)
 \"";
-    let ready = "tcp://127.0.0.1:9";
-    let over = startup().args(["--quiet"]).server("one", command, ready, "");
-    let over =
-        over.server("two", &format!("{command}; sleep 5"), "tcp://127.0.0.1:8", "").run().exits(1);
+    let one = format!("{command}; while [ ! -e done ]; do sleep 0.05; done");
+    let two = format!("{command}; touch done; sleep 5");
+    let over = startup()
+        .args(["--quiet"])
+        .server("one", &one, "tcp://127.0.0.1:9", "")
+        .server("two", &two, "tcp://127.0.0.1:8", "")
+        .run()
+        .exits(1);
     let whole = "a".repeat(3000) + &"b".repeat(3000);
     let text = over.ended.stdout_text();
     let of_one: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("(one) ")).collect();

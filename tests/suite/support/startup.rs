@@ -67,9 +67,17 @@ pub struct Startup {
     marker: String,
 }
 
-/// A port that nobody listens on.
+/// A port that nobody listens on, outside of the range that outgoing connections take theirs from,
+/// and not given away before.
 pub fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() * 211);
+        let port = 20_000 + u16::try_from(next % 12_000).unwrap();
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Words of `serve.py`'s command line, for a fleet file's string.
@@ -248,20 +256,38 @@ impl Started {
     }
 
     /// Waits until the record is there: the startup is over.
+    #[track_caller]
     pub fn recorded(self) -> Self {
-        self.running.wait_until(|| self.folder.join("out.jsonl").exists());
-        self
+        self.until_there_is("out.jsonl")
     }
 
     /// Waits until `count` processes have `word` in their command line.
+    #[track_caller]
     pub fn until(self, count: usize, word: &str) -> Self {
-        self.running.wait_until(|| self.processes_with(word).len() == count);
-        self
+        self.wait_for(|run| run.processes_with(word).len() == count)
     }
 
     /// Waits until the file `name` of the folder is there.
+    #[track_caller]
     pub fn until_there_is(self, name: &str) -> Self {
-        self.running.wait_until(|| self.folder.join(name).exists());
+        self.wait_for(|run| run.folder.join(name).exists())
+    }
+
+    /// Waits for `condition`; a run that ends without it fails the test.
+    #[track_caller]
+    fn wait_for(self, condition: impl Fn(&Self) -> bool) -> Self {
+        let has_ended = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+            stat.is_ok_and(|stat| stat.contains(") Z "))
+        };
+        let mut ended = false;
+        self.running.wait_until(|| {
+            ended = has_ended();
+            condition(&self) || ended
+        });
+        if ended && !condition(&self) {
+            panic!("ended before that\n{}", self.wait().ended);
+        }
         self
     }
 
