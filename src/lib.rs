@@ -5,8 +5,8 @@
 //! environment variables ([`contract`]). Both become plain records ([`spans`]), and those leave
 //! through a [`Sink`](spans::Sink).
 //!
-//! Nothing here fails a server or a supervisor: nothing panics, nothing waits, and with telemetry
-//! off nothing is done. The clock, the ids and the environment are handed in; where they are not,
+//! Nothing here fails a server or a supervisor: nothing panics, nothing waits but the delivery of
+//! records, which has a deadline (and, into a file, the disk), and with telemetry off nothing is done. The clock, the ids and the environment are handed in; where they are not,
 //! they are the system's.
 #![forbid(unsafe_code)]
 

@@ -46,10 +46,12 @@ pub const UVICORN_STARTUP: &str = "uvicorn_startup";
 ///     assert_eq!(records.metrics.len(), 1);
 /// });
 /// ```
-#[derive(Clone, Debug)]
+///
+/// It is no `Clone`: two of them would report one startup twice.
+#[derive(Debug)]
 pub struct ServerStartupTimeline<C = SystemClock, I = RandomIds>(Option<Enabled<C, I>>);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Enabled<C, I> {
     server: ServerProcess,
     timeline: StageTimeline<C>,

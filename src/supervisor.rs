@@ -1,6 +1,7 @@
 //! The supervisor's view of one startup.
 
 use std::fmt;
+use std::process::Command;
 
 use opentelemetry::KeyValue;
 
@@ -106,7 +107,7 @@ impl ServerRecord {
 /// answered.
 ///
 /// One startup is one trace: [`begin_trace`](Self::begin_trace) opens `gym.startup`,
-/// [`server_env`](Self::server_env) a span beneath it for each server, and
+/// [`prepare`](Self::prepare) a span beneath it for each server, and
 /// [`finish`](Self::finish) or [`abort`](Self::abort) closes it. Closed spans wait in
 /// [`take_spans`](Self::take_spans). The supervisor records no metric.
 ///
@@ -120,7 +121,7 @@ impl ServerRecord {
 /// startup.mark("init_telemetry");
 ///
 /// let mut command = Command::new("true");
-/// command.envs(startup.server_env("reward", Some("resources_servers")));
+/// startup.prepare(&mut command, "reward", Some("resources_servers"));
 /// let mut server = command.spawn()?;
 /// startup.mark("spawn_servers");
 ///
@@ -231,12 +232,38 @@ impl<C: Clock, I: Ids> SupervisorStartup<C, I> {
         }
     }
 
+    /// Records the spawn of the server that `command` starts, now, and sets its variables: what
+    /// [`server_env`](Self::server_env) returns, and none of the contract's variables that an outer
+    /// launch may have left in this process's environment. Spawn it right after.
+    ///
+    /// ```
+    /// use std::process::Command;
+    /// use gym_stamp::contract::{SETUP_DONE_NS, SPAWN_NS};
+    /// use gym_stamp::supervisor::SupervisorStartup;
+    ///
+    /// let mut startup = SupervisorStartup::new();
+    /// let mut command = Command::new("true");
+    /// startup.prepare(&mut command, "reward", None);
+    ///
+    /// let set = |name: &str| command.get_envs().find(|(it, _)| *it == name);
+    /// assert!(matches!(set(SPAWN_NS), Some((_, Some(_)))));
+    /// assert!(matches!(set(SETUP_DONE_NS), Some((_, None))));
+    /// ```
+    pub fn prepare(&mut self, command: &mut Command, name: &str, server_type: Option<&str>) {
+        for outer in
+            [contract::SPAWN_NS, contract::SETUP_DONE_NS, contract::SERVE_NS, contract::TRACEPARENT]
+        {
+            command.env_remove(outer);
+        }
+        command.envs(self.server_env(name, server_type));
+    }
+
     /// Records the spawn of a server, now, and returns the variables to set for it:
     /// [`contract::SPAWN_NS`] and, in a trace that is open, [`contract::TRACEPARENT`].
     ///
     /// Made for [`Command::envs`](std::process::Command::envs): setting them in this process would
     /// be unsafe, and wrong for the next server. The contract's variables of an outer launch are
-    /// the caller's to remove.
+    /// the caller's to remove, as [`prepare`](Self::prepare) does.
     ///
     /// A server that is spawned again starts anew; an attempt that had not answered by then has
     /// [`Failure::Failed`].

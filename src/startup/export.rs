@@ -1,5 +1,6 @@
 //! `gym-startup export`: recorded startups to an OTLP endpoint.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -22,7 +23,10 @@ const WRONG_USAGE: u8 = 2;
 const SLACK: Duration = Duration::from_millis(1);
 
 /// A line that is longer is no line of a file exporter.
-const LONGEST_LINE: u64 = 64 * 1024 * 1024;
+const LONGEST_LINE: u64 = 16 * 1024 * 1024;
+
+/// How many damaged lines of one file are named. A file of another kind has nothing else.
+const NAMED_FAULTS: u64 = 10;
 
 /// Sends what the files hold. The status is 0 only if everything was accepted.
 pub fn export(args: &args::Export) -> ExitCode {
@@ -64,8 +68,8 @@ fn endpoints(args: &args::Export) -> Result<Endpoints, SettingError> {
     let endpoints =
         Endpoints { traces: endpoint(Signal::Traces)?, metrics: endpoint(Signal::Metrics)? };
     // Both signals may have read the same variable.
-    warnings.dedup();
-    warnings.iter().for_each(say);
+    let mut told = HashSet::new();
+    warnings.iter().filter(|&warning| told.insert(warning)).for_each(say);
     Ok(endpoints)
 }
 
@@ -79,30 +83,49 @@ fn read(file: &Path, delivery: &mut Delivery) {
             Err(error) => return delivery.fail(format_args!("{}: {error}", file.display())),
         }
     };
-    let mut input = BufReader::new(input);
+    let mut faults = 0;
+    if let Err(error) = read_lines(&name, BufReader::new(input), delivery, &mut faults) {
+        delivery.fail(format_args!("{name}: {error}"));
+    }
+    let unnamed = faults.saturating_sub(NAMED_FAULTS);
+    if unnamed > 0 {
+        delivery.fail(format_args!("{name}: and {unnamed} more damaged lines"));
+    }
+}
+
+fn read_lines(
+    name: &str,
+    mut input: impl BufRead,
+    delivery: &mut Delivery,
+    faults: &mut u64,
+) -> io::Result<()> {
     let mut line = Vec::new();
     for number in 1_u64.. {
         if delivery.is_over() {
-            return;
+            break;
         }
         line.clear();
-        match input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(0) => return,
-            Ok(_) => {}
-            Err(error) => return delivery.fail(format_args!("{name}: {error}")),
+        if input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
+            break;
         }
-        if !line.ends_with(b"\n") && line.len() as u64 == LONGEST_LINE {
-            delivery.fail(format_args!("{name}:{number}: longer than 64 MiB"));
-            match input.skip_until(b'\n') {
-                Ok(_) => continue,
-                Err(error) => return delivery.fail(format_args!("{name}: {error}")),
+        let is_endless = !line.ends_with(b"\n") && line.len() as u64 == LONGEST_LINE;
+        let requests =
+            if is_endless { Err("longer than 16 MiB".to_owned()) } else { json::read_line(&line) };
+        match requests {
+            Ok(requests) => requests.into_iter().for_each(|request| delivery.add(request)),
+            Err(why) => {
+                *faults = faults.saturating_add(1);
+                delivery.failed = true;
+                if *faults <= NAMED_FAULTS {
+                    say(format_args!("{name}:{number}: {why}"));
+                }
             }
         }
-        match json::read_line(&line) {
-            Ok(requests) => requests.into_iter().for_each(|request| delivery.add(request)),
-            Err(why) => delivery.fail(format_args!("{name}:{number}: {why}")),
+        if is_endless {
+            input.skip_until(b'\n')?;
         }
     }
+    Ok(())
 }
 
 /// What is under way, and how it went so far.
@@ -149,49 +172,64 @@ impl Delivery {
 
     fn add(&mut self, request: Request) {
         for full in self.batches.add(request) {
-            self.send(full);
+            self.send(vec![full]);
         }
     }
 
-    fn send(&mut self, request: Request) {
-        let is_traces = matches!(request, Request::Traces(_));
-        if if is_traces { self.traces_given_up } else { self.metrics_given_up } {
-            self.skipped = true;
+    /// Sends all of `requests` at the same time.
+    fn send(&mut self, requests: Vec<Request>) {
+        let (given_up, requests): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| self.is_given_up(is_traces(request)));
+        self.skipped |= !given_up.is_empty();
+        if requests.is_empty() {
             return;
         }
-        let contents = request.contents();
+        let contents: Vec<_> =
+            requests.iter().map(|request| (is_traces(request), request.contents())).collect();
         let started = Instant::now();
         let deadline = started.checked_add(self.left).unwrap_or(started);
-        let result = self.way_out.send(request, deadline);
+        let results = self.way_out.send_all(requests, deadline);
         self.left = self.left.saturating_sub(started.elapsed());
-        match result {
-            Ok(accepted) => accepted.remark.iter().for_each(say),
-            Err(error) => {
-                let given_up = would_fail_again(&error);
-                // The two paths of one host may well lead to different things.
-                let both = self.is_one && !matches!(error, ExportError::NotOtlp { .. });
-                self.traces_given_up |= given_up && (is_traces || both);
-                self.metrics_given_up |= given_up && (!is_traces || both);
-                let all = match error {
-                    ExportError::Late { within, .. } if within + SLACK < self.timeout => {
-                        format!(", the last of {} ms for everything", self.timeout.as_millis())
-                    }
-                    _ => String::new(),
-                };
-                self.fail(format_args!("{contents} not accepted: {error}{all}"));
+        for ((is_traces, contents), result) in contents.into_iter().zip(results) {
+            match result {
+                Ok(accepted) => accepted.remark.iter().for_each(say),
+                Err(error) => self.not_accepted(is_traces, &contents, &error),
             }
         }
     }
 
+    fn is_given_up(&self, is_traces: bool) -> bool {
+        if is_traces { self.traces_given_up } else { self.metrics_given_up }
+    }
+
+    fn not_accepted(&mut self, is_traces: bool, contents: &str, error: &ExportError) {
+        let given_up = would_fail_again(error);
+        // The two paths of one host may well lead to different things, and have limits of their own.
+        let both = self.is_one
+            && !matches!(error, ExportError::NotOtlp { .. } | ExportError::Throttled { .. });
+        self.traces_given_up |= given_up && (is_traces || both);
+        self.metrics_given_up |= given_up && (!is_traces || both);
+        let all = match *error {
+            ExportError::Late { within, .. } if within + SLACK < self.timeout => {
+                format!(", the last of {} ms for everything", self.timeout.as_millis())
+            }
+            _ => String::new(),
+        };
+        self.fail(format_args!("{contents} not accepted: {error}{all}"));
+    }
+
     fn finish(mut self) -> ExitCode {
-        for rest in std::mem::take(&mut self.batches).finish() {
-            self.send(rest);
-        }
+        let rest = std::mem::take(&mut self.batches).finish().collect();
+        self.send(rest);
         if self.skipped {
             self.fail("the rest is not sent, since it would fare no better");
         }
         if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
+}
+
+fn is_traces(request: &Request) -> bool {
+    matches!(request, Request::Traces(_))
 }
 
 /// Whether the next request would meet the same: then it is not tried, and a collector that is not

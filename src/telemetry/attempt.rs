@@ -10,6 +10,18 @@ pub(super) struct Failed {
     pub(super) again: Again,
 }
 
+impl Failed {
+    /// The error of a try that there is no other one after.
+    pub(super) fn given_up(self) -> ExportError {
+        match (self.error, self.again) {
+            (ExportError::Refused { to, answer }, Again::Asked(Some(_))) => {
+                ExportError::Throttled { to, answer }
+            }
+            (error, _) => error,
+        }
+    }
+}
+
 /// Whether to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderName, HeaderValue, Uri, header};
+use hyper_util::client::proxy::matcher::Matcher;
 use percent_encoding::percent_decode_str;
 
 use super::settings::{Lookup, value};
@@ -69,7 +70,9 @@ impl std::str::FromStr for Protocol {
 }
 
 /// What the command line says in place of the variables.
-#[derive(Clone, Debug, Default)]
+///
+/// Its `Debug` leaves out passwords and what follows a `?`.
+#[derive(Clone, Default)]
 pub struct Overrides {
     /// `--endpoint`, in place of `OTEL_EXPORTER_OTLP_ENDPOINT` and a signal's own.
     pub endpoint: Option<String>,
@@ -77,6 +80,16 @@ pub struct Overrides {
     pub protocol: Option<Protocol>,
     /// `--timeout`.
     pub timeout: Option<Duration>,
+}
+
+impl fmt::Debug for Overrides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Overrides")
+            .field("endpoint", &self.endpoint.as_deref().map(shown))
+            .field("protocol", &self.protocol)
+            .field("timeout", &self.timeout)
+            .finish()
+    }
 }
 
 /// A setting that cannot be used. Its `Display` names the variable or flag and what it should be.
@@ -98,8 +111,9 @@ impl std::error::Error for SettingError {}
 
 /// Where one signal goes over OTLP, and how.
 ///
-/// Its `Display` has the names of the headers, never what they hold, nor what follows a `?`.
-#[derive(Clone, Debug)]
+/// Its `Display` has the names of the headers, never what they hold, nor what follows a `?`; the
+/// same goes for its `Debug`.
+#[derive(Clone)]
 pub struct Endpoint {
     /// `http` or `https`, host and port, and over HTTP the path.
     pub uri: Uri,
@@ -155,11 +169,16 @@ impl Proxies {
         };
         Self { http, https: proxy("https_proxy"), all: proxy("all_proxy"), no: proxy("no_proxy") }
     }
+
+    /// Whether `no_proxy` has the `*` that stands for every host, by name or by address.
+    pub(super) fn spares_all(&self) -> bool {
+        self.no.as_ref().is_some_and(|no| no.split(',').any(|host| host.trim() == "*"))
+    }
 }
 
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |proxy: &Option<String>| proxy.as_deref().map(without_userinfo);
+        let shown = |proxy: &Option<String>| proxy.as_deref().map(shown);
         f.debug_struct("Proxies")
             .field("http", &shown(&self.http))
             .field("https", &shown(&self.https))
@@ -170,6 +189,9 @@ impl fmt::Debug for Proxies {
 }
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest timeout: longer ones are a slip of the unit, and overflow what is made of them.
+pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Endpoint {
     /// Reads `OTEL_EXPORTER_OTLP_*` for `signal`: its own variables, then the general ones.
@@ -210,24 +232,52 @@ impl Endpoint {
             Some(timeout) => timeout,
             None => variables.parse("TIMEOUT", milliseconds)?.unwrap_or(DEFAULT_TIMEOUT),
         };
-        Ok(Self {
+        let endpoint = Self {
             uri: variables.uri(protocol, overrides.endpoint.as_deref())?,
             protocol,
             headers: variables.headers(warnings),
             gzip: variables.parse("COMPRESSION", gzip)?.unwrap_or(false),
-            timeout,
+            timeout: timeout.min(LONGEST_TIMEOUT),
             tls,
             proxy: Proxies::from_env(env),
-        })
+        };
+        match endpoint.unusable_proxy() {
+            // Never its text: where it makes no sense, nobody can tell what of it is a password.
+            Some(name) => Err(SettingError {
+                name: name.to_owned(),
+                why: "not the address of a proxy: expected http://HOST:PORT".to_owned(),
+            }),
+            None => Ok(endpoint),
+        }
+    }
+
+    /// The variable of the proxy that is in the way, if its value is no address.
+    fn unusable_proxy(&self) -> Option<&'static str> {
+        if self.is_loopback() || self.proxy.spares_all() {
+            return None;
+        }
+        let (name, own) = match self.uri.scheme_str() {
+            Some("https") => ("https_proxy", &self.proxy.https),
+            _ => ("http_proxy", &self.proxy.http),
+        };
+        let (name, proxy) = match (own, &self.proxy.all) {
+            (Some(own), _) => (name, own),
+            (None, Some(all)) => ("all_proxy", all),
+            (None, None) => return None,
+        };
+        let proxy = Matcher::builder().all(proxy.clone()).build();
+        proxy.intercept(&Uri::from_static("http://host.invalid/")).is_none().then_some(name)
+    }
+
+    /// The headers of the user's own that can be sent with a request. Those that say how a message
+    /// is framed are not theirs to set: a collector would wait for a body that never comes.
+    pub(super) fn own_headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+        self.headers.iter().filter(|(name, _)| !FRAMING.contains(name)).cloned()
     }
 
     /// Where it goes, for people. What follows a `?` may well be a key to it.
     pub(super) fn place(&self) -> String {
-        let place = self.uri.to_string();
-        match place.split_once('?') {
-            Some((place, _)) => format!("{place}?***"),
-            None => place,
-        }
+        shown(&self.uri.to_string())
     }
 
     /// Whether this machine talks to itself.
@@ -258,17 +308,50 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A number of milliseconds greater than zero.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Endpoint")
+            .field("uri", &self.place())
+            .field("protocol", &self.protocol)
+            .field("headers", &headers)
+            .field("gzip", &self.gzip)
+            .field("timeout", &self.timeout)
+            .field("tls", &self.tls)
+            .field("proxy", &self.proxy)
+            .finish()
+    }
+}
+
+const FRAMING: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// A number of milliseconds greater than zero, and a day at most.
 ///
 /// # Errors
 ///
 /// The sentence that says so.
 pub fn milliseconds(text: &str) -> Result<Duration, String> {
-    text.parse()
+    let timeout = text
+        .parse()
         .ok()
         .filter(|&ms: &u64| ms > 0)
         .map(Duration::from_millis)
-        .ok_or_else(|| "expected a number of milliseconds, greater than 0".to_owned())
+        .ok_or_else(|| "expected a number of milliseconds, greater than 0".to_owned())?;
+    if timeout > LONGEST_TIMEOUT {
+        let longest = LONGEST_TIMEOUT.as_millis();
+        return Err(format!("expected {longest} milliseconds, a day, at most"));
+    }
+    Ok(timeout)
 }
 
 fn gzip(text: &str) -> Result<bool, String> {
@@ -307,7 +390,8 @@ impl Variables<'_> {
     ) -> Result<Option<T>, SettingError> {
         self.get(key)
             .map(|(name, text)| {
-                parse(&text).map_err(|why| SettingError { name: format!("{name}={text}"), why })
+                parse(&text)
+                    .map_err(|why| SettingError { name: format!("{name}={}", shown(&text)), why })
             })
             .transpose()
     }
@@ -319,7 +403,7 @@ impl Variables<'_> {
             if entry.trim().is_empty() {
                 continue;
             }
-            match header(entry) {
+            match name_and_value(entry) {
                 Some(header) => headers.push(header),
                 // Never the entry itself: it may be a secret with its name forgotten.
                 None => warnings.push(format!(
@@ -350,11 +434,14 @@ impl Variables<'_> {
                 let scheme = if self.insecure() { "http" } else { "https" };
                 format!("{scheme}://{text}")
             }
-            None => return Err(fault(format!("{text} has no scheme: write http://{text}"))),
+            None => {
+                let text = shown(&text);
+                return Err(fault(format!("{text} has no scheme: write http://{text}")));
+            }
         };
         let parts = with_scheme
             .parse::<Uri>()
-            .map_err(|error| fault(format!("{error} in {}", without_userinfo(&with_scheme))))?
+            .map_err(|error| fault(format!("{error} in {}", shown(&with_scheme))))?
             .into_parts();
         let scheme = parts.scheme.as_ref().map(http::uri::Scheme::as_str).unwrap_or_default();
         let authority = parts.authority.as_ref().map(http::uri::Authority::as_str);
@@ -403,18 +490,31 @@ impl Variables<'_> {
     }
 }
 
-fn without_userinfo(uri: &str) -> String {
+/// `uri` as people may see it: without user and password, and without what follows a `?`, which may
+/// well be a key. It need not be a URI: what somebody mistyped is a secret all the same.
+pub(super) fn shown(uri: &str) -> String {
     let (scheme, rest) = match uri.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), uri),
     };
-    match rest.rsplit_once('@') {
-        Some((_, rest)) => format!("{scheme}***@{rest}"),
-        None => uri.to_owned(),
-    }
+    let rest = match (rest.rfind('@'), rest.find(['?', '#'])) {
+        // A password with a ? in it, or a key with an @: where either ends is anybody's guess.
+        (Some(at), Some(mark)) if mark < at => "***".to_owned(),
+        _ => {
+            let (user, rest) = match rest.rsplit_once('@') {
+                Some((_, rest)) => ("***@", rest),
+                None => ("", rest),
+            };
+            match rest.split_once(['?', '#']) {
+                Some((rest, _)) => format!("{user}{rest}?***"),
+                None => format!("{user}{rest}"),
+            }
+        }
+    };
+    format!("{scheme}{rest}")
 }
 
-fn header(entry: &str) -> Option<(HeaderName, HeaderValue)> {
+fn name_and_value(entry: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = entry.split_once('=')?;
     let name = percent_decode_str(name.trim()).decode_utf8().ok()?;
     let value = percent_decode_str(value.trim()).decode_utf8().ok()?;

@@ -15,8 +15,9 @@ use crate::spans::{Records, Sink};
 /// Delivers a process's records as its settings say: the [`Sink`] for everything that reports a
 /// startup.
 ///
-/// It blocks for as long as the settings' timeout at most, and is to be called from
-/// `spawn_blocking` or a thread where that matters. Once it is told of, no failure goes any further.
+/// It blocks for as long as the settings' timeout, and 200 ms for what is late, at most, and is to
+/// be called from `spawn_blocking` or a thread where that matters. The two signals are delivered at
+/// the same time where the way out can. Once it is told of, no failure goes any further.
 ///
 /// ```
 /// use gym_stamp::telemetry::{Policy, Process, Telemetry};
@@ -111,21 +112,25 @@ impl Telemetry {
         let deadline = deadline(self.timeout());
         let spans: Vec<_> =
             records.spans.iter().filter(|span| span.flags.is_sampled()).cloned().collect();
-        let mut errors = Vec::new();
-        let mut send = |request| match way_out.send(request, deadline) {
-            Ok(accepted) => accepted.remark.iter().for_each(|remark| (self.tell)(remark)),
-            Err(error) => errors.push(error),
-        };
+        let mut requests = Vec::new();
         if self.settings.traces && self.settings.startup_spans() && !spans.is_empty() {
-            send(Request::of_spans(&self.resource, &spans));
+            requests.push(Request::of_spans(&self.resource, &spans));
         }
         if self.settings.metrics && !records.metrics.is_empty() {
-            send(Request::of_samples(&self.resource, &records.metrics, self.temporality));
+            let samples = &records.metrics;
+            requests.push(Request::of_samples(&self.resource, samples, self.temporality));
+        }
+        let mut errors = Vec::new();
+        for result in way_out.send_all(requests, deadline) {
+            match result {
+                Ok(accepted) => accepted.remark.iter().for_each(|remark| (self.tell)(remark)),
+                Err(error) => errors.push(error),
+            }
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// How long [`export`](Self::export) may take.
+    /// How long the collectors have in [`export`](Self::export).
     pub fn timeout(&self) -> Duration {
         [&self.settings.traces_endpoint, &self.settings.metrics_endpoint]
             .into_iter()

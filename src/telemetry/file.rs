@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use tempfile::NamedTempFile;
+
 use super::json;
 use super::request::Request;
 use super::way_out::{Accepted, ExportError, WayOut};
@@ -45,8 +47,7 @@ enum State {
     /// Lines gather beside the target.
     Beside {
         target: PathBuf,
-        beside: PathBuf,
-        lines: BufWriter<File>,
+        lines: BufWriter<NamedTempFile>,
     },
     /// Lines go straight into what is no regular file.
     Straight(File),
@@ -83,17 +84,12 @@ impl WayOut for JsonLines {
 
     fn finish(&self) -> Result<(), ExportError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State::Beside { target, beside, lines } =
-            std::mem::replace(&mut *state, State::Finished)
-        else {
-            return Ok(());
-        };
-        let result = put_in_place(lines, &beside, &target);
-        if result.is_err() {
-            // What is left of it helps nobody; the first error is the one to tell.
-            fs::remove_file(&beside).unwrap_or_default();
+        match std::mem::replace(&mut *state, State::Finished) {
+            State::Beside { target, lines } => {
+                put_in_place(lines, &target).map_err(|error| fault(&self.path, &error))
+            }
+            State::Straight(_) | State::Finished => Ok(()),
         }
-        result.map_err(|error| fault(&self.path, &error))
     }
 }
 
@@ -105,27 +101,50 @@ impl Drop for JsonLines {
 }
 
 fn open(path: &Path) -> io::Result<State> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let target = fs::canonicalize(path).or_else(|_| end_of_links(path))?;
     let there = fs::metadata(&target).ok();
     if there.as_ref().is_some_and(|there| !there.is_file()) {
         return Ok(State::Straight(File::options().write(true).open(&target)?));
     }
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().ok_or(io::ErrorKind::IsADirectory)?);
-    name.push(format!(".{}.tmp", std::process::id()));
-    let beside = target.with_file_name(name);
-    let file = File::create(&beside)?;
+    name.push(".");
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // tempfile adds the name that it chose to an error, which tells nobody anything.
+    let mut why = None;
+    let file = tempfile::Builder::new()
+        .prefix(&name)
+        .suffix(".tmp")
+        .make_in(folder.unwrap_or(Path::new(".")), |path| {
+            // Never what is there already, be it a link; readable as the umask has it.
+            let file = File::options().write(true).create_new(true).open(path);
+            file.inspect_err(|error| why = error.raw_os_error())
+        })
+        .map_err(|error| why.map_or(error, io::Error::from_raw_os_error))?;
     if let Some(there) = there {
         // The file that takes another's place is as readable as that one was.
-        file.set_permissions(there.permissions())?;
+        file.as_file().set_permissions(there.permissions())?;
     }
-    Ok(State::Beside { target, beside, lines: BufWriter::new(file) })
+    Ok(State::Beside { target, lines: BufWriter::new(file) })
 }
 
-fn put_in_place(lines: BufWriter<File>, beside: &Path, target: &Path) -> io::Result<()> {
+/// What `path` leads to, which need not be there yet.
+fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    const MOST_LINKS: usize = 40;
+    let mut end = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&end) {
+            Ok(next) => end = end.with_file_name("").join(next),
+            Err(_) => return Ok(end),
+        }
+    }
+    Err(io::Error::other("too many levels of symbolic links"))
+}
+
+fn put_in_place(lines: BufWriter<NamedTempFile>, target: &Path) -> io::Result<()> {
     let file = lines.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
-    fs::rename(beside, target)
+    file.as_file().sync_all()?;
+    file.persist(target).map(drop).map_err(|error| error.error)
 }
 
 fn fault(path: &Path, error: &io::Error) -> ExportError {

@@ -17,9 +17,9 @@ use tonic_types::StatusExt;
 use tower_service::Service;
 
 use super::attempt::{Again, Failed, Outcome, judge_partial_success};
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, LONGEST_TIMEOUT};
 use super::http_client::USER_AGENT;
-use super::net::{Door, End, Http, Progress};
+use super::net::{Door, End, Http, Progress, READY_WITHIN};
 use super::request::Request;
 use super::way_out::{Accepted, Doing, ExportError, chain, one_line};
 
@@ -34,9 +34,10 @@ impl GrpcClient {
         Self { door: Door::new(endpoint, Http::Two), connection: None, end: End::default() }
     }
 
-    /// Tells `progress` how far it comes from now on.
-    pub(super) fn watch(&mut self, progress: Progress) {
+    /// Tells `progress` how far it comes from now on, until `deadline`.
+    pub(super) fn watch(&mut self, progress: Progress, deadline: Instant) {
         self.door.progress = progress;
+        self.door.deadline = Some(deadline);
     }
 
     pub(super) fn name(&self) -> String {
@@ -44,9 +45,9 @@ impl GrpcClient {
     }
 
     pub(super) async fn attempt(&mut self, request: &Request, deadline: Instant) -> Outcome {
-        let mut connection = match self.connection.take() {
-            Some(connection) if !connection.is_closed() => connection,
-            _ => self.connect().await.map_err(ExportError::judged)?,
+        let mut connection = match self.kept().await {
+            Some(connection) => connection,
+            None => self.connect().await.map_err(ExportError::judged)?,
         };
         if let Err(error) = connection.ready().await {
             return Err(self.lost(&error).await.judged());
@@ -98,6 +99,15 @@ impl GrpcClient {
         }
     }
 
+    /// The connection of the request before, if it takes another one.
+    async fn kept(&mut self) -> Option<SendRequest<tonic::body::Body>> {
+        let mut connection = self.connection.take()?;
+        match tokio::time::timeout(READY_WITHIN, connection.ready()).await {
+            Ok(Ok(())) => Some(connection),
+            _ => None,
+        }
+    }
+
     async fn connect(&mut self) -> Result<SendRequest<tonic::body::Body>, ExportError> {
         let stream = self.door.open().await?;
         self.door.progress.set(Doing::Waiting);
@@ -105,6 +115,7 @@ impl GrpcClient {
             http2::handshake(TokioExecutor::new(), stream).await.map_err(|error| {
                 ExportError::Unreached { to: self.name(), cause: self.words(&error) }
             })?;
+        self.end.abandon();
         self.end = End::of(connection);
         Ok(sender)
     }
@@ -133,13 +144,11 @@ impl GrpcClient {
 
     fn with_metadata<T>(&self, message: T, left: Duration) -> tonic::Request<T> {
         let mut request = tonic::Request::new(message);
-        request.set_timeout(left);
-        let mut headers = std::mem::take(request.metadata_mut()).into_headers();
+        let mut headers: http::HeaderMap = self.door.endpoint.own_headers().collect();
         headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT));
-        for (name, value) in &self.door.endpoint.headers {
-            headers.insert(name.clone(), value.clone());
-        }
         *request.metadata_mut() = tonic::metadata::MetadataMap::from_headers(headers);
+        // The header has eight digits, and what does not fit them is a panic.
+        request.set_timeout(left.min(LONGEST_TIMEOUT));
         request
     }
 
@@ -156,9 +165,12 @@ impl GrpcClient {
             Code::Cancelled
             | Code::DeadlineExceeded
             | Code::Aborted
-            | Code::OutOfRange
             | Code::Unavailable
             | Code::DataLoss => Again::Asked(wait),
+            // The protocol has it tried again, but it is also what tonic calls a message that is too
+            // long, which it will be every time.
+            Code::OutOfRange if status.message().contains("too large") => Again::Never,
+            Code::OutOfRange => Again::AFewTimes,
             Code::ResourceExhausted if wait.is_some() => Again::Asked(wait),
             _ => Again::Never,
         };

@@ -1,7 +1,7 @@
 //! OTLP over HTTP/1.1, with protobuf or JSON.
 
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flate2::{Compression, write::GzEncoder};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -15,9 +15,9 @@ use prost::Message;
 use serde_json::Value;
 
 use super::attempt::{Again, Outcome, judge_partial_success};
-use super::endpoint::{Endpoint, Protocol};
+use super::endpoint::{Endpoint, Protocol, shown};
 use super::json;
-use super::net::{Door, End, Http, Progress};
+use super::net::{Door, End, Http, Progress, READY_WITHIN};
 use super::request::Request;
 use super::way_out::{Doing, ExportError, chain, one_line};
 
@@ -38,9 +38,10 @@ impl HttpClient {
         Self { door: Door::new(endpoint, Http::One), connection: None, end: End::default() }
     }
 
-    /// Tells `progress` how far it comes from now on.
-    pub(super) fn watch(&mut self, progress: Progress) {
+    /// Tells `progress` how far it comes from now on, until `deadline`.
+    pub(super) fn watch(&mut self, progress: Progress, deadline: Instant) {
         self.door.progress = progress;
+        self.door.deadline = Some(deadline);
     }
 
     pub(super) fn name(&self) -> String {
@@ -66,9 +67,9 @@ impl HttpClient {
     }
 
     pub(super) async fn attempt(&mut self, request: &Request, body: Bytes) -> Outcome {
-        let mut connection = match self.connection.take() {
-            Some(connection) if !connection.is_closed() => connection,
-            _ => self.connect().await.map_err(ExportError::judged)?,
+        let mut connection = match self.kept().await {
+            Some(connection) => connection,
+            None => self.connect().await.map_err(ExportError::judged)?,
         };
         if let Err(error) = connection.ready().await {
             return Err(self.lost(&error).await.judged());
@@ -85,11 +86,22 @@ impl HttpClient {
         self.judge(request, head.status, &head.headers, &body)
     }
 
+    /// The connection of the request before, if it takes another one. One that answered before it
+    /// had read all of that request may never.
+    async fn kept(&mut self) -> Option<SendRequest<Full<Bytes>>> {
+        let mut connection = self.connection.take()?;
+        match tokio::time::timeout(READY_WITHIN, connection.ready()).await {
+            Ok(Ok(())) => Some(connection),
+            _ => None,
+        }
+    }
+
     async fn connect(&mut self) -> Result<SendRequest<Full<Bytes>>, ExportError> {
         let stream = self.door.open().await?;
         let (sender, connection) = http1::handshake(stream)
             .await
             .map_err(|error| ExportError::Unreached { to: self.name(), cause: chain(&error) })?;
+        self.end.abandon();
         self.end = End::of(connection);
         Ok(sender)
     }
@@ -115,6 +127,7 @@ impl HttpClient {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = target.map_err(|error| fault(error.to_string()))?;
         let headers = request.headers_mut();
+        headers.extend(endpoint.own_headers());
         let host = HeaderValue::from_str(host).map_err(|error| fault(error.to_string()))?;
         headers.insert(header::HOST, host);
         headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
@@ -128,9 +141,6 @@ impl HttpClient {
         }
         if let Some(Some(auth)) = forward {
             headers.insert(header::PROXY_AUTHORIZATION, auth);
-        }
-        for (name, value) in &endpoint.headers {
-            headers.insert(name.clone(), value.clone());
         }
         Ok(request)
     }
@@ -202,7 +212,8 @@ impl HttpClient {
         };
         let mut answer = status.to_string();
         if let Some(place) = text(headers, header::LOCATION).filter(|_| status.is_redirection()) {
-            answer = format!("{answer}, moved to {}: set the endpoint to that", one_line(place));
+            answer =
+                format!("{answer}, moved to {}: set the endpoint to that", one_line(&shown(place)));
         }
         let words = words_of_error(&kind, body);
         if !words.is_empty() {

@@ -2,13 +2,16 @@
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
-use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
+use opentelemetry_proto::tonic::metrics::v1::{
+    DataPointFlags, Exemplar, Metric, NumberDataPoint, ResourceMetrics, metric::Data,
+};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::request::Request;
+use super::way_out::one_line;
 
 /// The requests of one line: none if it is blank, more than one if it carries both signals.
 ///
@@ -16,14 +19,20 @@ use super::request::Request;
 ///
 /// What is wrong with the line, as a clause that can follow its place.
 pub fn read_line(line: &[u8]) -> Result<Vec<Request>, String> {
-    let line = line.trim_ascii();
+    // Windows programs may begin a file with one.
+    let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
     if line.is_empty() {
         return Ok(Vec::new());
     }
-    let line = match serde_json::from_slice(line) {
-        Ok(line) => line,
-        Err(_) => lenient(line)?,
+    let line = match serde_json::from_slice::<Line>(line) {
+        // serde takes a list of its fields for a `Line` too, which no writer of OTLP means.
+        Ok(sound) if line.starts_with(b"{") && sound.unread().is_none() => sound,
+        _ => lenient(line)?,
     };
+    if let Some(metric) = line.unread() {
+        return Err(format!("metric {}: its data cannot be read", one_line(&metric.name)));
+    }
+    line.check_ids()?;
     let Line { resource_spans, resource_metrics, resource_logs } = line;
     let spans = resource_spans
         .map(|resource_spans| Request::Traces(ExportTraceServiceRequest { resource_spans }));
@@ -43,6 +52,76 @@ struct Line {
     resource_spans: Option<Vec<ResourceSpans>>,
     resource_metrics: Option<Vec<ResourceMetrics>>,
     resource_logs: Option<IgnoredAny>,
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+impl Line {
+    /// The first metric with data that was there and is lost: `opentelemetry-proto` takes a field
+    /// of a `oneof` that it cannot read for one that is not set.
+    fn unread(&self) -> Option<&Metric> {
+        self.resource_metrics
+            .iter()
+            .flatten()
+            .flat_map(|resource| &resource.scope_metrics)
+            .flat_map(|scope| &scope.metrics)
+            .find(|metric| !is_read(metric))
+    }
+
+    /// Whatever takes in an id of another length cannot find it again.
+    fn check_ids(&self) -> Result<(), String> {
+        self.resource_spans
+            .iter()
+            .flatten()
+            .flat_map(|resource| &resource.scope_spans)
+            .flat_map(|scope| &scope.spans)
+            .try_for_each(check_ids)
+    }
+}
+
+fn is_read(metric: &Metric) -> bool {
+    match &metric.data {
+        None => false,
+        Some(Data::Gauge(gauge)) => gauge.data_points.iter().all(is_number_read),
+        Some(Data::Sum(sum)) => sum.data_points.iter().all(is_number_read),
+        Some(Data::Histogram(histogram)) => {
+            histogram.data_points.iter().all(|point| are_read(&point.exemplars))
+        }
+        Some(Data::ExponentialHistogram(histogram)) => {
+            histogram.data_points.iter().all(|point| are_read(&point.exemplars))
+        }
+        Some(Data::Summary(_)) => true,
+    }
+}
+
+fn is_number_read(point: &NumberDataPoint) -> bool {
+    let no_value = DataPointFlags::NoRecordedValueMask as u32;
+    (point.value.is_some() || point.flags & no_value != 0) && are_read(&point.exemplars)
+}
+
+fn are_read(exemplars: &[Exemplar]) -> bool {
+    exemplars.iter().all(|exemplar| exemplar.value.is_some())
+}
+
+fn check_ids(span: &Span) -> Result<(), String> {
+    const TRACE: usize = 16;
+    const SPAN: usize = 8;
+    let check = |what: &str, id: &[u8], bytes: usize| {
+        if id.len() == bytes {
+            return Ok(());
+        }
+        let name = one_line(&span.name);
+        Err(format!("span {name}: its {what} has {} bytes, not {bytes}", id.len()))
+    };
+    check("traceId", &span.trace_id, TRACE)?;
+    check("spanId", &span.span_id, SPAN)?;
+    if !span.parent_span_id.is_empty() {
+        check("parentSpanId", &span.parent_span_id, SPAN)?;
+    }
+    span.links.iter().try_for_each(|link| {
+        check("link's traceId", &link.trace_id, TRACE)?;
+        check("link's spanId", &link.span_id, SPAN)
+    })
 }
 
 /// The request as a collector's file exporter writes it, without the newline.

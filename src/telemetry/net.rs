@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -22,7 +22,7 @@ use tokio_rustls::rustls::{
 };
 use tower_service::Service;
 
-use super::endpoint::{Endpoint, TlsFiles};
+use super::endpoint::{Endpoint, TlsFiles, shown};
 use super::way_out::{Doing, ExportError, chain};
 
 /// How far a try has come, for the words of a deadline that passes.
@@ -58,6 +58,9 @@ pub(super) enum Http {
     Two,
 }
 
+/// What a connection has to be ready for another request. One that is, is at once.
+pub(super) const READY_WITHIN: Duration = Duration::from_millis(100);
+
 /// A connection, with TLS or without.
 pub(super) trait Stream: hyper::rt::Read + hyper::rt::Write + Send + Unpin {}
 
@@ -71,6 +74,13 @@ impl End {
     /// Keeps `connection` going.
     pub(super) fn of(connection: impl Future<Output = hyper::Result<()>> + Send + 'static) -> Self {
         Self(Some(tokio::spawn(connection)))
+    }
+
+    /// Ends it, whatever it is stuck in: nothing more is expected of it.
+    pub(super) fn abandon(&mut self) {
+        if let Some(connection) = self.0.take() {
+            connection.abort();
+        }
     }
 
     /// What ended it, if that is known or soon will be.
@@ -87,6 +97,7 @@ impl End {
 pub(super) struct Door {
     pub(super) endpoint: Endpoint,
     pub(super) progress: Progress,
+    pub(super) deadline: Option<Instant>,
     http: Http,
     proxy: Option<Intercept>,
     tls: Option<Arc<ClientConfig>>,
@@ -95,14 +106,16 @@ pub(super) struct Door {
 impl Door {
     pub(super) fn new(endpoint: Endpoint, http: Http) -> Self {
         let proxy = proxy_to(&endpoint);
-        Self { endpoint, progress: Progress::default(), http, proxy, tls: None }
+        Self { endpoint, progress: Progress::default(), deadline: None, http, proxy, tls: None }
     }
 
     /// Where requests go, as errors name it.
     pub(super) fn name(&self) -> String {
         let place = self.endpoint.place();
         match &self.proxy {
-            Some(proxy) => format!("{place} through the proxy {}", proxy.uri()),
+            Some(proxy) => {
+                format!("{place} through the proxy {}", shown(&proxy.uri().to_string()))
+            }
             None => place,
         }
     }
@@ -124,6 +137,10 @@ impl Door {
             (false, Http::Two) => {
                 ": it closed the connection; if it always does, is it an https:// or an \
                  http/protobuf endpoint?"
+            }
+            (false, Http::One) => {
+                ": it closed the connection before its answer was complete; if it always does, is \
+                 it an https:// or a grpc endpoint?"
             }
             _ => ": it closed the connection before its answer was complete",
         }
@@ -155,6 +172,13 @@ impl Door {
         });
         direct.enforce_http(false);
         direct.set_nodelay(true);
+        // It is shared out among a name's addresses, so that one that does not answer leaves time
+        // for the next. A little more than there is, or a lone address would run out of it just
+        // before the deadline, which knows better what to say.
+        direct.set_connect_timeout(self.deadline.map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            left.saturating_add(left / 8).saturating_add(Duration::from_millis(1))
+        }));
         if self.proxy.as_ref().is_some_and(|proxy| proxy.uri().scheme_str() != Some("http")) {
             let cause = format!("{}: a proxy can only be http://", self.name());
             return Err(ExportError::System { cause });
@@ -241,7 +265,7 @@ impl Door {
 
 /// The proxy between here and `endpoint`, if there is one.
 fn proxy_to(endpoint: &Endpoint) -> Option<Intercept> {
-    if endpoint.is_loopback() {
+    if endpoint.is_loopback() || endpoint.proxy.spares_all() {
         return None;
     }
     let of = |proxy: &Option<String>| proxy.clone().unwrap_or_default();

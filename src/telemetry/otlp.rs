@@ -1,6 +1,6 @@
 //! OTLP, over gRPC or HTTP: one deadline over name, connection, TLS, answer and all tries.
 
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,9 +18,10 @@ use super::way_out::{Accepted, Doing, ExportError, WayOut};
 
 /// To the OTLP endpoints of the two signals.
 ///
-/// All of it happens on a thread of its own, started by the first request: a caller may well be a
-/// task of some runtime, which must not be run within. Whatever that thread is stuck in, such as a
-/// name server that does not answer, [`send`](WayOut::send) comes back. Dropping it does not wait.
+/// All of it happens on threads of its own, one a signal, each started by the first request: a
+/// caller may well be a task of some runtime, which must not be run within. Whatever such a thread
+/// is stuck in, such as a name server that does not answer, [`send`](WayOut::send) comes back, at
+/// most 200 ms after the deadline. Dropping it does not wait.
 ///
 /// A request that the collector asks to be sent again (gRPC `UNAVAILABLE` and its like, HTTP 429,
 /// 502, 503, 504) is, until the deadline; one that the network lost is sent three times at most.
@@ -39,9 +40,24 @@ use super::way_out::{Accepted, Doing, ExportError, WayOut};
 /// ```
 #[derive(Debug)]
 pub struct Otlp {
-    traces: Option<Endpoint>,
-    metrics: Option<Endpoint>,
+    traces: Option<Lane>,
+    metrics: Option<Lane>,
+}
+
+/// The way of one signal.
+#[derive(Debug)]
+struct Lane {
+    endpoint: Endpoint,
     worker: Mutex<Option<UnboundedSender<Job>>>,
+}
+
+/// What one request comes to, some time soon.
+struct Pending<'a> {
+    endpoint: &'a Endpoint,
+    started: Instant,
+    deadline: Instant,
+    progress: Progress,
+    result: Receiver<Result<Accepted, ExportError>>,
 }
 
 #[derive(Debug)]
@@ -64,13 +80,38 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 impl Otlp {
     /// The way to these endpoints. A signal that has none is accepted and dropped.
     pub fn new(traces: Option<Endpoint>, metrics: Option<Endpoint>) -> Self {
-        Self { traces, metrics, worker: Mutex::new(None) }
+        let lane = |endpoint| Lane { endpoint, worker: Mutex::new(None) };
+        Self { traces: traces.map(lane), metrics: metrics.map(lane) }
+    }
+
+    fn begin(
+        &self,
+        request: Request,
+        deadline: Instant,
+    ) -> Option<Result<Pending<'_>, ExportError>> {
+        let lane = match request {
+            Request::Traces(_) => &self.traces,
+            Request::Metrics(_) => &self.metrics,
+        };
+        lane.as_ref().map(|lane| lane.begin(request, deadline))
+    }
+}
+
+impl Lane {
+    fn begin(&self, request: Request, deadline: Instant) -> Result<Pending<'_>, ExportError> {
+        let started = Instant::now();
+        let deadline =
+            started.checked_add(self.endpoint.timeout).map_or(deadline, |own| own.min(deadline));
+        let progress = Progress::default();
+        let (answer, result) = sync_channel(1);
+        self.submit(Job { request, started, deadline, progress: progress.clone(), answer })?;
+        Ok(Pending { endpoint: &self.endpoint, started, deadline, progress, result })
     }
 
     fn submit(&self, job: Job) -> Result<(), ExportError> {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         if worker.is_none() {
-            *worker = Some(start(self.traces.clone(), self.metrics.clone())?);
+            *worker = Some(start(self.endpoint.clone())?);
         }
         let sent = worker.as_ref().map(|worker| worker.send(job));
         match sent {
@@ -83,26 +124,16 @@ impl Otlp {
     }
 }
 
-impl WayOut for Otlp {
-    fn send(&self, request: Request, deadline: Instant) -> Result<Accepted, ExportError> {
-        let endpoint = match request {
-            Request::Traces(_) => &self.traces,
-            Request::Metrics(_) => &self.metrics,
-        };
-        let Some(endpoint) = endpoint else { return Ok(Accepted::default()) };
-        let started = Instant::now();
-        let deadline =
-            started.checked_add(endpoint.timeout).map_or(deadline, |own| own.min(deadline));
-        let progress = Progress::default();
-        let (answer, result) = sync_channel(1);
-        self.submit(Job { request, started, deadline, progress: progress.clone(), answer })?;
-        let patience = deadline.saturating_duration_since(Instant::now()).saturating_add(GRACE);
-        match result.recv_timeout(patience) {
+impl Pending<'_> {
+    fn wait(self) -> Result<Accepted, ExportError> {
+        let patience =
+            self.deadline.saturating_duration_since(Instant::now()).saturating_add(GRACE);
+        match self.result.recv_timeout(patience) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => Err(ExportError::Late {
-                to: endpoint.place(),
-                doing: progress.get(),
-                within: deadline.saturating_duration_since(started),
+                to: self.endpoint.place(),
+                doing: self.progress.get(),
+                within: self.deadline.saturating_duration_since(self.started),
                 before: None,
             }),
             Err(RecvTimeoutError::Disconnected) => {
@@ -112,26 +143,43 @@ impl WayOut for Otlp {
     }
 }
 
-fn start(
-    traces: Option<Endpoint>,
-    metrics: Option<Endpoint>,
-) -> Result<UnboundedSender<Job>, ExportError> {
+fn outcome(pending: Option<Result<Pending<'_>, ExportError>>) -> Result<Accepted, ExportError> {
+    match pending {
+        None => Ok(Accepted::default()),
+        Some(pending) => pending?.wait(),
+    }
+}
+
+impl WayOut for Otlp {
+    fn send(&self, request: Request, deadline: Instant) -> Result<Accepted, ExportError> {
+        outcome(self.begin(request, deadline))
+    }
+
+    fn send_all(
+        &self,
+        requests: Vec<Request>,
+        deadline: Instant,
+    ) -> Vec<Result<Accepted, ExportError>> {
+        let begun: Vec<_> =
+            requests.into_iter().map(|request| self.begin(request, deadline)).collect();
+        begun.into_iter().map(outcome).collect()
+    }
+}
+
+fn start(endpoint: Endpoint) -> Result<UnboundedSender<Job>, ExportError> {
     let (sender, jobs) = unbounded_channel();
-    thread::Builder::new()
-        .name("gym-otlp".to_owned())
-        .spawn(move || run(traces, metrics, jobs))
-        .map_err(|error| ExportError::System {
-            cause: format!("no thread to export from: {error}"),
-        })?;
+    thread::Builder::new().name("gym-otlp".to_owned()).spawn(move || run(endpoint, jobs)).map_err(
+        |error| ExportError::System { cause: format!("no thread to export from: {error}") },
+    )?;
     Ok(sender)
 }
 
 /// The export thread. The runtime is its own from beginning to end: one that is dropped on a
 /// caller's runtime panics.
-fn run(traces: Option<Endpoint>, metrics: Option<Endpoint>, mut jobs: UnboundedReceiver<Job>) {
+fn run(endpoint: Endpoint, mut jobs: UnboundedReceiver<Job>) {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
-            runtime.block_on(work(traces, metrics, jobs));
+            runtime.block_on(work(endpoint, jobs));
             // A lookup that still hangs is left behind.
             runtime.shutdown_background();
         }
@@ -145,22 +193,10 @@ fn run(traces: Option<Endpoint>, metrics: Option<Endpoint>, mut jobs: UnboundedR
     }
 }
 
-async fn work(
-    traces: Option<Endpoint>,
-    metrics: Option<Endpoint>,
-    mut jobs: UnboundedReceiver<Job>,
-) {
-    let mut traces = traces.map(Client::new);
-    let mut metrics = metrics.map(Client::new);
+async fn work(endpoint: Endpoint, mut jobs: UnboundedReceiver<Job>) {
+    let mut client = Client::new(endpoint);
     while let Some(job) = jobs.recv().await {
-        let client = match job.request {
-            Request::Traces(_) => &mut traces,
-            Request::Metrics(_) => &mut metrics,
-        };
-        let result = match client {
-            Some(client) => client.send(&job).await,
-            None => Ok(Accepted::default()),
-        };
+        let result = client.send(&job).await;
         // The caller may have given up.
         job.answer.try_send(result).unwrap_or_default();
     }
@@ -184,7 +220,7 @@ impl Client {
 
     async fn send(&mut self, job: &Job) -> Result<Accepted, ExportError> {
         let body = self.protocol.encode(&job.request)?;
-        self.protocol.watch(&job.progress);
+        self.protocol.watch(&job.progress, job.deadline);
         let mut tries = Tries { count: 0, before: None };
         loop {
             let attempt = self.protocol.attempt(&job.request, body.clone(), job.deadline);
@@ -203,7 +239,7 @@ impl Client {
                 }
             };
             let pause = tries.pause(&failed, job.deadline);
-            let Some(pause) = pause else { return Err(failed.error) };
+            let Some(pause) = pause else { return Err(failed.given_up()) };
             job.progress.set(Doing::Pausing);
             tokio::time::sleep(pause).await;
             tries.before = Some(failed.error);
@@ -226,10 +262,10 @@ impl ProtocolClient {
         }
     }
 
-    fn watch(&mut self, progress: &Progress) {
+    fn watch(&mut self, progress: &Progress, deadline: Instant) {
         match self {
-            Self::Grpc(client) => client.watch(progress.clone()),
-            Self::Http(client) => client.watch(progress.clone()),
+            Self::Grpc(client) => client.watch(progress.clone(), deadline),
+            Self::Http(client) => client.watch(progress.clone(), deadline),
         }
     }
 

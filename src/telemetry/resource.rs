@@ -145,6 +145,7 @@ impl Resource {
 
     fn add_given(&mut self, env: Lookup<'_>, warnings: &mut Vec<String>) {
         let given = value(env, "OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+        let own = self.attributes.len();
         for (place, entry) in given.split(',').enumerate() {
             if entry.trim().is_empty() {
                 continue;
@@ -156,8 +157,15 @@ impl Resource {
                 Some((decoded(key).filter(|key| !key.is_empty())?, decoded(value)?))
             });
             match pair {
-                Some((key, _)) if self.attributes.iter().any(|it| it.key.as_str() == key) => {}
-                Some((key, value)) => self.attributes.push(KeyValue::new(key, value)),
+                Some((key, value)) => {
+                    let place = self.attributes.iter().position(|it| it.key.as_str() == key);
+                    match place.and_then(|place| Some((place, self.attributes.get_mut(place)?))) {
+                        None => self.attributes.push(KeyValue::new(key, value)),
+                        // Of entries with the same key the last counts, as in the servers.
+                        Some((place, given)) if place >= own => given.value = value.into(),
+                        Some(_) => {}
+                    }
+                }
                 None => warnings.push(format!(
                     "OTEL_RESOURCE_ATTRIBUTES: entry {} is left out: expected KEY=VALUE, \
                      percent-encoded",

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use super::endpoint::{Endpoint, Overrides, Signal};
+use super::endpoint::{Endpoint, Overrides, Signal, shown};
 
 /// An environment as data: the value of a variable, or `None` where it is not set.
 ///
@@ -124,7 +124,7 @@ impl Settings {
             service_name_per_server,
             traces_endpoint,
             metrics_endpoint,
-            warnings: reader.warnings,
+            warnings: each_once(reader.warnings),
         }
     }
 
@@ -207,6 +207,7 @@ impl Reader<'_> {
             "1" | "true" | "yes" | "on" => Some(true),
             "0" | "false" | "no" | "off" => Some(false),
             _ => {
+                let value = shown(value);
                 self.off(format!("{name}={value}: expected 1, true, yes, on, 0, false, no or off"));
                 None
             }
@@ -220,6 +221,7 @@ impl Reader<'_> {
                 "otlp" => Exporter::Otlp,
                 "console" => Exporter::Console,
                 _ => {
+                    let value = shown(&value);
                     self.off(format!("{name}={value}: expected otlp or console"));
                     Exporter::Otlp
                 }
@@ -244,6 +246,17 @@ impl Reader<'_> {
         self.sound = false;
         self.warnings.push(format!("{why}; telemetry is off"));
     }
+}
+
+/// Both signals may have read the same variable, and found the same in it.
+pub(super) fn each_once(warnings: Vec<String>) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for warning in warnings {
+        if !told.contains(&warning) {
+            told.push(warning);
+        }
+    }
+    told
 }
 
 /// The standard library seeds its hash maps from the system's random numbers; nothing here needs

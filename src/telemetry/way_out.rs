@@ -26,6 +26,17 @@ pub trait WayOut: Send + Sync {
     /// Why not all of it was accepted.
     fn send(&self, request: Request, deadline: Instant) -> Result<Accepted, ExportError>;
 
+    /// Delivers all of `requests`, and comes back by `deadline`: one result for each, in their
+    /// order. A way out that can delivers them at the same time, so that none has to wait for a
+    /// collector that leaves another one unanswered.
+    fn send_all(
+        &self,
+        requests: Vec<Request>,
+        deadline: Instant,
+    ) -> Vec<Result<Accepted, ExportError>> {
+        requests.into_iter().map(|request| self.send(request, deadline)).collect()
+    }
+
     /// Makes what was sent last. No more is sent after it.
     ///
     /// # Errors
@@ -86,6 +97,13 @@ pub enum ExportError {
         /// The status, and the collector's own words.
         answer: String,
     },
+    /// The collector wants to be left alone until after the deadline.
+    Throttled {
+        /// Where it was meant to go.
+        to: String,
+        /// The status, and the collector's own words.
+        answer: String,
+    },
     /// The collector took the request, and rejected part of what it carries.
     Rejected {
         /// Where it went.
@@ -136,6 +154,9 @@ impl fmt::Display for ExportError {
             Self::Unreached { to, cause } | Self::Tls { to, cause } => write!(f, "{to}: {cause}"),
             Self::NotOtlp { to, cause } => write!(f, "{to} does not speak OTLP: {cause}"),
             Self::Refused { to, answer } => write!(f, "{to} refused it: {answer}"),
+            Self::Throttled { to, answer } => {
+                write!(f, "{to} refused it: {answer}, which is after the deadline")
+            }
             Self::Rejected { to, count, of, words } => {
                 write!(f, "{to} rejected {count} of {of}")?;
                 if words.is_empty() {

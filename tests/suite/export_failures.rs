@@ -1,19 +1,20 @@
 //! Every way in which sending goes wrong: what is said, with which status, and how soon.
 
-use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gym_stamp::telemetry::Protocol::{self, Grpc, HttpJson, HttpProtobuf};
+use gym_stamp::telemetry::{Endpoint, Otlp, Overrides, Request, Resource, Signal, WayOut};
 use rstest::rstest;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::support::certificates::Authority;
 use crate::support::collector::{
-    Collector, GrpcAnswer, HttpAnswer, closed, full, listener, silent, tunnel,
+    Collector, GrpcAnswer, HttpAnswer, closed, full, full_on, listener, silent, tunnel,
 };
-use crate::support::export::{Export, folder};
+use crate::support::export::{Export, a_span, folder, line, span};
 use crate::support::toolbox::program;
 
 fn http(address: SocketAddr) -> String {
@@ -194,8 +195,140 @@ fn told_to_wait_beyond_the_deadline(#[case] protocol: Protocol, #[case] collecto
         .failed()
         .at_once()
         .in_lines(1)
-        .said("to be tried again in 60 s");
+        .said("to be tried again in 60 s), which is after the deadline");
     assert_eq!(collector.seen().len(), 1);
+}
+
+/// tonic's own word for a message that no collector with that limit will ever take.
+#[test]
+fn a_message_that_is_too_long_is_not_sent_again() {
+    let status = Status::out_of_range("Error, decoded message length too large: found 5 bytes");
+    let collector = Collector::grpc([GrpcAnswer::Refused(status)]);
+    Export::of_a_span()
+        .to(collector.url())
+        .within(Duration::from_secs(30))
+        .run()
+        .failed()
+        .at_once()
+        .said("OutOfRange: Error, decoded message length too large");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[test]
+fn out_of_range_is_tried_a_few_times() {
+    let collector = Collector::grpc([GrpcAnswer::Refused(Status::out_of_range("past the end"))]);
+    Export::of_a_span().to(collector.url()).within(Duration::from_secs(30)).run().failed();
+    assert_eq!(collector.seen().len(), 3);
+}
+
+/// More than any socket buffers, to a collector that has had enough of it after the headers.
+#[test]
+fn an_early_answer_costs_its_connection() {
+    let collector = Collector::http([unavailable().0.early(), HttpAnswer::ok()]);
+    Export::of(line(&[span(1, &"x".repeat(14_000_000))]))
+        .to(collector.url())
+        .over(HttpProtobuf)
+        .within(Duration::from_secs(20))
+        .run()
+        .succeeded();
+    assert_eq!(collector.seen().len(), 1);
+}
+
+/// Whichever of the two comes first.
+#[rstest]
+fn a_name_with_two_addresses_one_of_which_never_answers(
+    #[values(Grpc, HttpProtobuf)] protocol: Protocol,
+    #[values(2, 3)] dead: u8,
+) {
+    let folder = folder(&format!("two-addresses-{protocol:?}-{dead}"));
+    let (dead, alive) = (Ipv4Addr::new(127, 0, 0, dead), Ipv4Addr::new(127, 0, 0, 5 - dead));
+    let (address, _held) = full_on(dead);
+    let listener = TcpListener::bind((alive, address.port())).unwrap();
+    let collector = match protocol {
+        Grpc => Collector::grpc_on(listener, None, [GrpcAnswer::ok()]),
+        _ => Collector::http_on(listener, None, [HttpAnswer::ok()]),
+    };
+    let hosts = folder.join("hosts");
+    std::fs::write(&hosts, "127.0.0.2 collector.example\n127.0.0.3 collector.example\n").unwrap();
+    let unshare = program("unshare", "util-linux");
+    let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    Export::of_a_span()
+        .to(format!("http://collector.example:{}", address.port()))
+        .over(protocol)
+        .within(Duration::from_secs(4))
+        .by(&[unshare.to_str().unwrap(), "--mount", "sh", "-c", script, hosts.to_str().unwrap()])
+        .run()
+        .succeeded();
+    assert_eq!(collector.seen().len(), 1);
+}
+
+/// Longer than gRPC's own header can say.
+#[rstest]
+fn a_deadline_that_never_comes(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    let collector = Collector::willing(protocol);
+    let overrides = Overrides {
+        endpoint: Some(collector.url()),
+        protocol: Some(protocol),
+        timeout: Some(Duration::MAX),
+    };
+    let mut endpoint =
+        Endpoint::from_env(&|_| None, Signal::Traces, &overrides, &mut Vec::new()).unwrap();
+    endpoint.timeout = Duration::MAX;
+    let request = Request::of_spans(&Resource::default(), &[span(1, "gym.startup")]);
+    let never = Instant::now() + Duration::from_secs(1 << 40);
+    Otlp::new(Some(endpoint), None).send(request, never).unwrap();
+    assert_eq!(collector.seen().len(), 1);
+}
+
+/// Whoever answers one signal's requests is not to be without them because of the other's.
+#[test]
+fn traces_that_hang_leave_metrics_their_time() {
+    let metrics = Collector::http([HttpAnswer::ok()]);
+    let input = [a_span(), METRIC.into()].concat();
+    Export::of(input)
+        .over(HttpProtobuf)
+        .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", http(silent()))
+        .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics.url())
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("1 span not accepted");
+    assert_eq!(metrics.seen().len(), 1);
+}
+
+const METRIC: &str = concat!(
+    r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"g","#,
+    r#""gauge":{"dataPoints":[{"asInt":"1"}]}}]}]}]}"#,
+    "\n"
+);
+
+/// A pipe that nobody reads costs words, not the deadline.
+#[test]
+fn standard_error_that_nobody_reads() {
+    let file = folder("unread").join("no-otlp");
+    std::fs::write(&file, "this is no OTLP\n".repeat(100)).unwrap();
+    let (_unread, stderr) = std::io::pipe().unwrap();
+    let started = Instant::now();
+    let mut export = Command::new(env!("CARGO_BIN_EXE_gym-startup"))
+        .arg("export")
+        .args(vec![&file; 200])
+        .args(["--endpoint", &http(closed()), "--timeout", "1000"])
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    let patience = Duration::from_secs(5);
+    let status = loop {
+        match export.try_wait().unwrap() {
+            Some(status) => break status,
+            None if started.elapsed() > patience => {
+                export.kill().unwrap();
+                export.wait().unwrap();
+                panic!("it waits for somebody to read");
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(status.code(), Some(1));
 }
 
 /// Without a word about when to come back, that is what a collector says to who sends too much.
@@ -576,6 +709,52 @@ fn a_proxy_of_another_kind(#[case] proxy: &str) {
         .said("a proxy can only be http://");
 }
 
+/// An address of nobody's, which is reached through a proxy or not at all.
+#[rstest]
+fn no_proxy_star_is_for_addresses_too(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
+    Export::of_a_span()
+        .to("http://192.0.2.1:4318")
+        .over(protocol)
+        .env("http_proxy", http(closed()))
+        .env("no_proxy", "*")
+        .run()
+        .failed()
+        .in_lines(1)
+        .never_said("proxy");
+}
+
+#[test]
+fn a_proxy_that_is_no_address() {
+    Export::of_a_span()
+        .to("http://collector.invalid:4318")
+        .env("http_proxy", "http://user:secret@:::")
+        .run()
+        .failed()
+        .at_once()
+        .in_lines(1)
+        .said("http_proxy: not the address of a proxy")
+        .never_said("secret");
+}
+
+/// They say how the message is framed, what it is and who sends it: ours to know.
+#[rstest]
+fn own_headers_do_not_replace_ours(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: Protocol) {
+    let collector = Collector::willing(protocol);
+    let own = "content-length=1,transfer-encoding=chunked,content-type=text/plain,host=other,\
+               user-agent=other,connection=close,x-tenant=a";
+    Export::of_a_span()
+        .to(collector.url())
+        .over(protocol)
+        .env("OTEL_EXPORTER_OTLP_HEADERS", own)
+        .run()
+        .succeeded();
+    let seen = collector.seen().remove(0);
+    let has = |header: &str| seen.headers.iter().any(|it| it == header);
+    assert!(has("x-tenant: a"), "{seen:?}");
+    assert!(!has("user-agent: other") && !has("content-type: text/plain"), "{seen:?}");
+    assert!(!has("host: other") && !has("connection: close"), "{seen:?}");
+}
+
 #[test]
 fn no_proxy_is_obeyed() {
     Export::of_a_span()
@@ -723,6 +902,7 @@ fn headers_and_gzip(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: Protocol) 
 #[rstest]
 #[case(&["--timeout", "0"])]
 #[case(&["--timeout", "soon"])]
+#[case(&["--timeout", "999999999999999999"])]
 #[case(&["--protocol", "http"])]
 #[case(&["--endpoint", "ftp://127.0.0.1"])]
 #[case(&["--endpoint", "http://"])]
@@ -775,7 +955,8 @@ fn http_to_a_grpc_endpoint() {
         .run()
         .failed()
         .in_lines(1)
-        .said("does not answer in HTTP/1");
+        // Either its own first words arrive, or no more than that it hung up on ours.
+        .said("is it an https:// or a grpc endpoint?");
 }
 
 #[test]

@@ -69,6 +69,16 @@ const FOREIGN_METRICS: &str = r#"{"resourceMetrics":[{"resource":{},"scopeMetric
        {"count":"2","scale":-1,"zeroCount":"1","positive":{"offset":1,"bucketCounts":["1"]}}]}},
     {"name":"q","summary":{"dataPoints":[{"count":"2","sum":3,"quantileValues":[{"quantile":0.5,"value":1}]}]}}]}]}]}"#;
 
+fn with_metric(data: &str) -> Vec<u8> {
+    let metric = format!(r#"{{"name":"h",{data}}}"#);
+    format!(r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{metric}]}}]}}]}}"#).into()
+}
+
+fn with_span(fields: &str) -> Vec<u8> {
+    let span = format!(r#"{{"name":"s",{fields}}}"#);
+    format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{span}]}}]}}]}}"#).into()
+}
+
 fn one_line(text: &str) -> Vec<u8> {
     let mut line = text.replace('\n', " ").into_bytes();
     line.push(b'\n');
@@ -188,13 +198,33 @@ fn foreign_metrics_stay_what_they_are(#[values(Grpc, HttpProtobuf, HttpJson)] pr
 #[case(b"{\"resourceSpans\":[{\"scopeSp", "cut short")]
 #[case(b"nonsense", "not JSON")]
 #[case(b"\xff\xfe", "not JSON")]
-#[case(b"[]", "neither resourceSpans nor resourceMetrics")]
+#[case(b"[]", "not a JSON object")]
 #[case(b"7", "not a JSON object")]
 #[case(b"{}", "neither resourceSpans nor resourceMetrics")]
 #[case(b"{\"resourceLogs\":[]}", "resourceLogs: only spans and metrics are sent")]
 #[case(b"{\"resourceSpans\":{}}", "not OTLP")]
 #[case(br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"xyz"}]}]}]}"#, "not OTLP")]
 #[case(br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"kind":"x"}]}]}]}"#, "not OTLP")]
+#[case(b"[[]]", "not a JSON object")]
+#[case(&with_metric(r#""histogram":{"dataPoints":"garbage"}"#), "metric h: its data cannot be read")]
+#[case(&with_metric(r#""newKind":{}"#), "metric h: its data cannot be read")]
+#[case(&with_metric(r#""gauge":{"dataPoints":[{"asInt":"x"}]}"#), "metric h: its data cannot")]
+#[case(&with_metric(r#""sum":{"dataPoints":[{"asDouble":[]}]}"#), "metric h: its data cannot")]
+#[case(
+    &with_metric(r#""gauge":{"dataPoints":[{"asInt":"1","exemplars":[{"asInt":"x"}]}]}"#),
+    "metric h: its data cannot be read"
+)]
+#[case(&with_span(r#""traceId":"0af7651916cd43dd","spanId":"b7ad6b7169203331""#), "span s: its traceId has 8 bytes, not 16")]
+#[case(&with_span(r#""spanId":"b7ad6b7169203331""#), "span s: its traceId has 0 bytes")]
+#[case(&with_span(r#""traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"b7""#), "span s: its spanId has 1 bytes, not 8")]
+#[case(
+    &with_span(r#""traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"b7ad6b7169203331","parentSpanId":"b7ad""#),
+    "span s: its parentSpanId has 2 bytes, not 8"
+)]
+#[case(
+    &with_span(r#""traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"b7ad6b7169203331","links":[{"traceId":"0a"}]"#),
+    "span s: its link's traceId has 1 bytes, not 16"
+)]
 fn a_damaged_line_is_named_and_the_rest_is_sent(#[case] damaged: &[u8], #[case] why: &str) {
     let collector = Collector::grpc([GrpcAnswer::ok()]);
     let folder =
@@ -220,9 +250,50 @@ fn a_damaged_line_is_named_and_the_rest_is_sent(#[case] damaged: &[u8], #[case] 
 }
 
 #[test]
+fn points_without_a_value_and_fields_that_are_null() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    let nothing_recorded = with_metric(r#""gauge":{"dataPoints":[{"flags":1}]}"#);
+    let null = with_metric(r#""gauge":{"dataPoints":[{"asInt":"1","timeUnixNano":null}]}"#);
+    let input = [&[0xef, 0xbb, 0xbf], &*nothing_recorded, b"\n", &*null, b"\n"].concat();
+    Export::of(input).to(collector.url()).run().succeeded();
+    assert_eq!(collector.seen().iter().map(|seen| seen.request.len()).sum::<usize>(), 2);
+}
+
+#[test]
+fn many_damaged_lines_are_counted() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    let input = [b"{]\n".repeat(1012), a_span()].concat();
+    Export::of(input)
+        .to(collector.url())
+        .run()
+        .failed()
+        .in_lines(11)
+        .said("standard input:10: not JSON")
+        .said("standard input: and 1002 more damaged lines");
+    assert_eq!(spans(&collector).len(), 1);
+}
+
+/// One who asks for an hour's peace has it.
+#[test]
+fn many_spans_to_a_collector_that_asks_for_patience() {
+    let answer = HttpAnswer::new("429 Too Many Requests", &["Retry-After: 3600"], b"");
+    let collector = Collector::http([answer]);
+    Export::of(many(SOME, 1000))
+        .to(collector.url())
+        .over(HttpProtobuf)
+        .within(Duration::from_secs(30))
+        .run()
+        .failed()
+        .in_lines(2)
+        .said("(to be tried again in 3600 s), which is after the deadline")
+        .said("the rest is not sent");
+    assert_eq!(collector.seen().len(), 1);
+}
+
+#[test]
 fn a_line_without_end() {
     let collector = Collector::grpc([GrpcAnswer::ok()]);
-    let mut input = vec![b' '; 65 * 1024 * 1024];
+    let mut input = vec![b' '; 17 * 1024 * 1024];
     input.push(b'\n');
     input.extend(a_span());
     Export::of(input)
@@ -230,7 +301,7 @@ fn a_line_without_end() {
         .run()
         .failed()
         .in_lines(1)
-        .said("standard input:1: longer than 64 MiB");
+        .said("standard input:1: longer than 16 MiB");
     assert_eq!(spans(&collector).len(), 1);
 }
 
@@ -372,7 +443,9 @@ fn later_requests_have_what_is_left() {
         HttpAnswer::ok(),
     ]);
     let metrics = format!("http://{}", crate::support::collector::silent());
-    Export::of([one_line(FOREIGN_SPANS), one_line(FOREIGN_METRICS)].concat())
+    // More than one request of spans, the first of which is sent before the end is seen.
+    let spans = line(&[span(1, &"x".repeat(BATCH_BYTES)), span(2, "last")]);
+    Export::of([spans, one_line(FOREIGN_METRICS)].concat())
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces.url())
         .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics)
@@ -382,7 +455,7 @@ fn later_requests_have_what_is_left() {
         .in_lines(1)
         .said("5 metrics not accepted")
         .said(", the last of 2000 ms for everything");
-    assert_eq!(traces.seen().len(), 2);
+    assert_eq!(traces.seen().len(), 3);
 }
 
 /// One that refuses some of it is asked for the rest.
@@ -509,7 +582,9 @@ fn a_file_is_sent_as_it_was_recorded(#[values(Grpc, HttpProtobuf, HttpJson)] pro
     let collector = Collector::willing(protocol);
     Export::of("").file(&file).to(collector.url()).over(protocol).run().succeeded();
     let (resource, spans, samples) = records();
-    let sent: Vec<_> = collector.seen().into_iter().map(|seen| seen.request).collect();
+    let mut sent: Vec<_> = collector.seen().into_iter().map(|seen| seen.request).collect();
+    // The two signals do not wait for each other.
+    sent.sort_by_key(|request| matches!(request, Request::Metrics(_)));
     assert_eq!(
         sent,
         [
@@ -562,6 +637,40 @@ fn a_file_is_there_whole_or_not_at_all() {
     names.sort();
     assert_eq!(names, ["link", "startup.jsonl"]);
     file.send(one_request(), soon()).unwrap_err();
+}
+
+#[test]
+fn files_that_gather_at_once_do_not_meet() {
+    let folder = folder("at-once");
+    let path = folder.join("startup.jsonl");
+    let victim = folder.join("victim");
+    fs::write(&victim, "untouched").unwrap();
+    // Where it once gathered: somebody who guesses the name could have the lines go anywhere.
+    let guessed = folder.join(format!(".startup.jsonl.{}.tmp", std::process::id()));
+    symlink(&victim, &guessed).unwrap();
+    let [first, second] = [(); 2].map(|()| JsonLines::create(&path).unwrap());
+    first.send(one_request(), soon()).unwrap();
+    second.send(one_request(), soon()).unwrap();
+    second.send(one_request(), soon()).unwrap();
+    first.finish().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
+    second.finish().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions(),
+        fs::metadata(&victim).unwrap().permissions()
+    );
+}
+
+#[test]
+fn a_link_to_what_is_not_there_yet_stays_one() {
+    let folder = folder("dangling");
+    let link = folder.join("link");
+    symlink("startup.jsonl", &link).unwrap();
+    JsonLines::create(&link).unwrap().finish().unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(folder.join("startup.jsonl").is_file());
 }
 
 #[test]

@@ -246,6 +246,12 @@ fn endpoint(#[case] variables: &[&str], #[case] uri: &str) {
 #[case("COMPRESSION=zip")]
 #[case("TIMEOUT=0")]
 #[case("TIMEOUT=-1")]
+#[case("TIMEOUT=86400001")]
+#[case("TIMEOUT=999999999999999999")]
+#[case("TIMEOUT=http://u:secret@c")]
+#[case("PROTOCOL=http://c?key=secret")]
+#[case("ENDPOINT=http://u:se?secret@c")]
+#[case("ENDPOINT=http://c:99999/?secret")]
 #[case("CLIENT_KEY=key.pem")]
 #[case("CLIENT_CERTIFICATE=cert.pem")]
 fn endpoint_that_cannot_be(#[case] variable: &str) {
@@ -256,6 +262,64 @@ fn endpoint_that_cannot_be(#[case] variable: &str) {
     let (name, _) = variable.split_once('=').unwrap();
     assert!(error.starts_with(&format!("OTEL_EXPORTER_OTLP_{name}")), "{error}");
     assert!(!error.contains("secret"), "{error}");
+}
+
+#[test]
+fn a_timeout_is_a_day_at_most() {
+    let timeout = |env: &[&str]| Env::of(env).endpoint(Signal::Traces).map(|it| it.timeout);
+    let day = Duration::from_secs(24 * 60 * 60);
+    assert_eq!(timeout(&["OTEL_EXPORTER_OTLP_TIMEOUT=86400000"]), Ok(day));
+    let error = timeout(&["OTEL_EXPORTER_OTLP_TIMEOUT=86400001"]).unwrap_err().to_string();
+    assert!(error.ends_with("expected 86400000 milliseconds, a day, at most"), "{error}");
+    let overrides = Overrides { timeout: Some(Duration::MAX), ..Overrides::default() };
+    assert_eq!(Env::of(&[]).endpoint_with(Signal::Traces, &overrides).0.unwrap().timeout, day);
+}
+
+/// Neither in what is said to people, nor in what is printed to find a fault.
+#[rstest]
+#[case(&["OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_ENDPOINT=u:secret@c:1"])]
+#[case(&["OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_ENDPOINT=c:1/?secret"])]
+#[case(&["OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_ENDPOINT=http://c:1/?secret"])]
+#[case(&["OTEL_EXPORTER_OTLP_ENDPOINT=http://u:secret@c:1"])]
+#[case(&["OTEL_EXPORTER_OTLP_ENDPOINT=http://c:1", "http_proxy=http://u:secret@:::"])]
+#[case(&["NEMO_LENS_TRACES_ENABLED=http://u:secret@c"])]
+#[case(&["NEMO_LENS_EXPORTER=http://u:secret@c"])]
+#[case(&["OTEL_EXPORTER_OTLP_HEADERS=a=secret"])]
+fn secrets_are_not_repeated(#[case] variables: &[&str]) {
+    let variables = [&["NEMO_LENS_ENABLED=1"], variables].concat();
+    let settings = settings(&variables);
+    let words = format!("{settings} {settings:?} {:?}", settings.warnings);
+    assert!(!words.contains("secret"), "{words}");
+}
+
+#[test]
+fn overrides_hide_their_secrets() {
+    let endpoint = Some("http://u:secret@c:1/?secret".to_owned());
+    let words = format!("{:?}", Overrides { endpoint, ..Overrides::default() });
+    assert!(words.contains("http://***@c:1/?***") && !words.contains("secret"), "{words}");
+}
+
+#[rstest]
+#[case(&["http_proxy=http://u:secret@:::"], Some("http_proxy"))]
+#[case(&["all_proxy=ftp://secret"], Some("all_proxy"))]
+#[case(&["http_proxy=http://p:1", "all_proxy=ftp://p"], None)]
+#[case(&["https_proxy=ftp://p"], None)]
+#[case(&["http_proxy=ftp://p", "no_proxy=a, *"], None)]
+#[case(&["http_proxy=ftp://p", "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:1"], None)]
+fn a_proxy_that_is_no_address(#[case] variables: &[&str], #[case] named: Option<&str>) {
+    let env = Env::of(&[&["OTEL_EXPORTER_OTLP_ENDPOINT=http://c:1"], variables].concat());
+    let error = env.endpoint(Signal::Traces).err();
+    assert_eq!(error.as_ref().map(|error| error.name.as_str()), named);
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+}
+
+#[test]
+fn what_both_signals_trip_over_is_told_once() {
+    let on = "NEMO_LENS_ENABLED=1";
+    let off = settings(&[on, "OTEL_EXPORTER_OTLP_ENDPOINT=ftp://c"]);
+    assert_eq!(off.warnings.len(), 1, "{:?}", off.warnings);
+    let headers = settings(&[on, "OTEL_EXPORTER_OTLP_HEADERS=x,y"]);
+    assert_eq!(headers.warnings.len(), 2, "{:?}", headers.warnings);
 }
 
 #[test]
@@ -484,11 +548,11 @@ fn resource_under_kubernetes() {
 fn resource_attributes_that_are_given() {
     let env = Env::of(&[
         "NEMO_LENS_RUN_ID=r",
-        "OTEL_RESOURCE_ATTRIBUTES=team=a%2Cb%20c, x%3Dy = z ,nemo.run.id=other,broken,e=,",
+        "OTEL_RESOURCE_ATTRIBUTES=team=first,team=a%2Cb%20c, x%3Dy = z ,nemo.run.id=other,broken,e=,",
     ]);
     let (attributes, warnings) = env.resource(&Process { host: None, ..Process::supervisor("1") });
     assert_eq!(attributes[8..], ["team=a,b c", "x=y=z", "e="]);
     assert!(attributes.contains(&"nemo.run.id=r".to_owned()));
     assert_eq!(warnings.len(), 1);
-    assert!(warnings[0].contains("entry 4"), "{warnings:?}");
+    assert!(warnings[0].contains("entry 5"), "{warnings:?}");
 }

@@ -1,6 +1,6 @@
 //! What a supervisor records, and what of it becomes spans, whatever the order of events.
 
-use gym_stamp::contract::{SPAWN_NS, TRACEPARENT};
+use gym_stamp::contract::{SERVE_NS, SETUP_DONE_NS, SPAWN_NS, TRACEPARENT};
 use gym_stamp::spans::{SpanRecord, Status};
 use gym_stamp::supervisor::{Failure, SupervisorStartup};
 use gym_stamp::traceparent::TraceParent;
@@ -85,6 +85,24 @@ fn a_server_is_told_when_it_was_spawned_and_which_span_it_stands_under() {
     assert_eq!(policy, [(SPAWN_NS, "31".to_owned()), (TRACEPARENT, under(3))]);
     let spans = supervisor.startup.take_spans();
     assert_eq!([spans[0].span_id, spans[1].span_id], [SpanId::from(2), SpanId::from(3)]);
+}
+
+/// With what an outer launch left, and what the caller itself had set.
+#[test]
+fn a_command_is_prepared_with_this_launchs_variables_alone() {
+    let mut supervisor = supervisor();
+    let mut command = std::process::Command::new("true");
+    command.envs([SPAWN_NS, SETUP_DONE_NS, SERVE_NS, TRACEPARENT].map(|name| (name, "1")));
+    command.env("OTHER", "1");
+    supervisor.at(30).prepare(&mut command, "reward", Some("resources_servers"));
+
+    let variable = |name: &str| command.get_envs().find(|(it, _)| *it == name).unwrap().1;
+    assert_eq!(variable(SPAWN_NS), Some("30".as_ref()));
+    assert_eq!(variable(TRACEPARENT), Some(format!("00-{:032x}-{:016x}-01", 1, 2).as_ref()));
+    // Removed, whatever is in the environment that it would inherit.
+    assert_eq!((variable(SETUP_DONE_NS), variable(SERVE_NS)), (None, None));
+    assert_eq!(variable("OTHER"), Some("1".as_ref()));
+    assert_eq!(supervisor.startup.servers()[0].server_type.as_deref(), Some("resources_servers"));
 }
 
 #[test]

@@ -110,10 +110,15 @@ fn records_carry_the_resource() {
     let url = collector.url();
     told.telemetry(&[ON, ("OTEL_EXPORTER_OTLP_ENDPOINT", &url)]).emit(records());
     assert_eq!(told.words(), Vec::<String>::new());
-    let Request::Traces(request) = &collector.seen()[0].request else { panic!("spans first") };
-    let resource = request.resource_spans[0].resource.as_ref().unwrap();
-    assert!(format!("{resource:?}").contains("nemo-gym/judge"), "{resource:?}");
-    assert_eq!(collector.seen().len(), 2);
+    let seen = collector.seen();
+    assert_eq!(seen.len(), 2);
+    for request in seen.iter().map(|seen| &seen.request) {
+        let resource = match request {
+            Request::Traces(request) => &request.resource_spans[0].resource,
+            Request::Metrics(request) => &request.resource_metrics[0].resource,
+        };
+        assert!(format!("{resource:?}").contains("nemo-gym/judge"), "{resource:?}");
+    }
 }
 
 #[test]
@@ -143,6 +148,21 @@ async fn one_deadline_for_all_of_it() {
     let words = told.words();
     assert_eq!(words.len(), 2, "{words:?}");
     assert!(words[0].contains("no answer within 500 ms"), "{words:?}");
+}
+
+#[test]
+fn spans_that_nobody_takes_cost_no_metric() {
+    let told = Told::default();
+    let metrics = Collector::willing(Protocol::Grpc);
+    let (silent, url) = (format!("http://{}", silent()), metrics.url());
+    let telemetry = told.telemetry(&[
+        ON,
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &silent),
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", &url),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "1000"),
+    ]);
+    assert_eq!(telemetry.export(&records()).unwrap_err().len(), 1);
+    assert_eq!(metrics.seen().len(), 1);
 }
 
 /// A way out is good for more than one report, even after its collector was away.

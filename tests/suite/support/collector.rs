@@ -91,6 +91,7 @@ impl<T: Clone> Script<T> {
 pub struct HttpAnswer {
     bytes: Vec<u8>,
     ends: bool,
+    early: bool,
 }
 
 impl HttpAnswer {
@@ -101,7 +102,12 @@ impl HttpAnswer {
         }
         bytes.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
         bytes.extend_from_slice(body);
-        Self { bytes, ends: false }
+        Self { bytes, ends: false, early: false }
+    }
+
+    /// Given before the body is read, which it never is, on a connection that stays open.
+    pub fn early(self) -> Self {
+        Self { early: true, ..self }
     }
 
     /// All was accepted.
@@ -239,6 +245,12 @@ fn serve_http(stream: impl Read + Write, inbox: &Inbox, script: &Script<HttpAnsw
             match stream.read_until(b'\n', &mut head) {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
+            }
+        }
+        if script.peek().early {
+            stream.get_mut().write_all(&script.next().bytes).unwrap_or_default();
+            loop {
+                thread::park();
             }
         }
         let head = String::from_utf8_lossy(&head).into_owned();
@@ -438,9 +450,13 @@ pub fn closed() -> SocketAddr {
 /// A listener that accepts nobody, and whose queue is full: a connection to it never completes.
 /// Drop what holds it open at the end of the test.
 pub fn full() -> (SocketAddr, Vec<Box<dyn Send>>) {
+    full_on(Ipv4Addr::LOCALHOST)
+}
+
+pub fn full_on(ip: Ipv4Addr) -> (SocketAddr, Vec<Box<dyn Send>>) {
     use socket2::{Domain, Socket, Type};
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    socket.bind(&SocketAddr::from((ip, 0)).into()).unwrap();
     socket.listen(0).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
     let mut held: Vec<Box<dyn Send>> = vec![Box::new(socket)];
