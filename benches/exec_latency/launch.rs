@@ -23,7 +23,7 @@ const NOTHING: &str = "nothing";
 
 /// Beside PATH, about as many entries as a server is launched with.
 const ENVIRONMENT: [&str; 15] = [
-    "HOME=/root",
+    "HOME=/",
     "USER=root",
     "LOGNAME=root",
     "SHELL=/bin/bash",
