@@ -106,9 +106,7 @@ impl<'a> Vector<'a> {
 
     /// Puts `text` in place of the first string.
     pub fn replace_front(&mut self, text: ZStr<'a>) {
-        if let Some(slot @ Some(_)) = self.slots.get_mut(self.start) {
-            *slot = Some(text);
-        }
+        self.put(0, text);
     }
 
     /// The value of the environment variable `name`: the first duplicate's, as `getenv` has it.
