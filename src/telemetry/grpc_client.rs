@@ -19,12 +19,12 @@ use tower_service::Service;
 use super::attempt::{Again, Failed, Outcome, judge_partial_success};
 use super::endpoint::{Endpoint, LONGEST_TIMEOUT};
 use super::http_client::USER_AGENT;
-use super::net::{Door, End, Http, Progress, READY_WITHIN};
+use super::net::{Door, End, Http, READY_WITHIN};
 use super::request::Request;
 use super::way_out::{Accepted, Doing, ExportError, chain, one_line};
 
 pub(super) struct GrpcClient {
-    door: Door,
+    pub(super) door: Door,
     connection: Option<SendRequest<tonic::body::Body>>,
     end: End,
 }
@@ -32,16 +32,6 @@ pub(super) struct GrpcClient {
 impl GrpcClient {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         Self { door: Door::new(endpoint, Http::Two), connection: None, end: End::default() }
-    }
-
-    /// Tells `progress` how far it comes from now on, until `deadline`.
-    pub(super) fn watch(&mut self, progress: Progress, deadline: Instant) {
-        self.door.progress = progress;
-        self.door.deadline = Some(deadline);
-    }
-
-    pub(super) fn name(&self) -> String {
-        self.door.name()
     }
 
     pub(super) async fn attempt(&mut self, request: &Request, deadline: Instant) -> Outcome {
@@ -91,9 +81,12 @@ impl GrpcClient {
                 self.connection = Some(connection);
                 match partial {
                     None => Ok(Accepted::default()),
-                    Some((rejected, words)) => {
-                        judge_partial_success(self.name(), request.contents(), rejected, &words)
-                    }
+                    Some((rejected, words)) => judge_partial_success(
+                        self.door.name(),
+                        request.contents(),
+                        rejected,
+                        &words,
+                    ),
                 }
             }
         }
@@ -113,7 +106,7 @@ impl GrpcClient {
         self.door.progress.set(Doing::Waiting);
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), stream).await.map_err(|error| {
-                ExportError::Unreached { to: self.name(), cause: self.words(&error) }
+                ExportError::Unreached { to: self.door.name(), cause: self.words(&error) }
             })?;
         self.end.abandon();
         self.end = End::of(connection);
@@ -124,7 +117,7 @@ impl GrpcClient {
     async fn lost(&mut self, error: &hyper::Error) -> ExportError {
         let end = self.end.cause().await;
         let cause = self.words(end.as_ref().unwrap_or(error));
-        ExportError::Unreached { to: self.name(), cause }
+        ExportError::Unreached { to: self.door.name(), cause }
     }
 
     fn words(&self, error: &hyper::Error) -> String {
@@ -153,7 +146,7 @@ impl GrpcClient {
     }
 
     fn judge(&self, status: &Status) -> Failed {
-        let to = self.name();
+        let to = self.door.name();
         if let Some(source) = status.source() {
             if let Some(not_grpc) = find::<NotGrpc>(source) {
                 return ExportError::NotOtlp { to, cause: not_grpc.to_string() }.judged();

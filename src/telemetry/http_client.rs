@@ -1,7 +1,7 @@
 //! OTLP over HTTP/1.1, with protobuf or JSON.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flate2::{Compression, write::GzEncoder};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::attempt::{Again, Outcome, judge_partial_success};
 use super::endpoint::{Endpoint, Protocol, shown};
 use super::json;
-use super::net::{Door, End, Http, Progress, READY_WITHIN};
+use super::net::{Door, End, Http, READY_WITHIN};
 use super::request::Request;
 use super::way_out::{Doing, ExportError, chain, one_line};
 
@@ -28,7 +28,7 @@ const JSON: &str = "application/json";
 const LONGEST_ANSWER: usize = 1024 * 1024;
 
 pub(super) struct HttpClient {
-    door: Door,
+    pub(super) door: Door,
     connection: Option<SendRequest<Full<Bytes>>>,
     end: End,
 }
@@ -36,16 +36,6 @@ pub(super) struct HttpClient {
 impl HttpClient {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         Self { door: Door::new(endpoint, Http::One), connection: None, end: End::default() }
-    }
-
-    /// Tells `progress` how far it comes from now on, until `deadline`.
-    pub(super) fn watch(&mut self, progress: Progress, deadline: Instant) {
-        self.door.progress = progress;
-        self.door.deadline = Some(deadline);
-    }
-
-    pub(super) fn name(&self) -> String {
-        self.door.name()
     }
 
     /// The body of `request`, the same for every try.
@@ -98,9 +88,9 @@ impl HttpClient {
 
     async fn connect(&mut self) -> Result<SendRequest<Full<Bytes>>, ExportError> {
         let stream = self.door.open().await?;
-        let (sender, connection) = http1::handshake(stream)
-            .await
-            .map_err(|error| ExportError::Unreached { to: self.name(), cause: chain(&error) })?;
+        let (sender, connection) = http1::handshake(stream).await.map_err(|error| {
+            ExportError::Unreached { to: self.door.name(), cause: chain(&error) }
+        })?;
         self.end.abandon();
         self.end = End::of(connection);
         Ok(sender)
@@ -110,7 +100,7 @@ impl HttpClient {
     async fn lost(&mut self, error: &hyper::Error) -> ExportError {
         let end = self.end.cause().await;
         let cause = self.words(end.as_ref().unwrap_or(error));
-        ExportError::Unreached { to: self.name(), cause }
+        ExportError::Unreached { to: self.door.name(), cause }
     }
 
     fn request(&self, body: Bytes) -> Result<http::Request<Full<Bytes>>, ExportError> {
@@ -161,7 +151,7 @@ impl HttpClient {
             Ok(body) => Ok(body.to_bytes()),
             Err(error) => {
                 let cause = chain(error.as_ref());
-                let to = self.name();
+                let to = self.door.name();
                 Err(match error.downcast::<hyper::Error>() {
                     Ok(_) => ExportError::Unreached {
                         to,
@@ -183,7 +173,7 @@ impl HttpClient {
         headers: &HeaderMap,
         body: &[u8],
     ) -> Outcome {
-        let to = self.name();
+        let to = self.door.name();
         let kind = content_type(headers);
         if status.is_success() {
             let not_otlp =

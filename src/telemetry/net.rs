@@ -97,7 +97,7 @@ impl End {
 pub(super) struct Door {
     pub(super) endpoint: Endpoint,
     pub(super) progress: Progress,
-    pub(super) deadline: Option<Instant>,
+    deadline: Option<Instant>,
     http: Http,
     proxy: Option<Intercept>,
     tls: Option<Arc<ClientConfig>>,
@@ -107,6 +107,12 @@ impl Door {
     pub(super) fn new(endpoint: Endpoint, http: Http) -> Self {
         let proxy = proxy_to(&endpoint);
         Self { endpoint, progress: Progress::default(), deadline: None, http, proxy, tls: None }
+    }
+
+    /// Tells `progress` how far it comes from now on, until `deadline`.
+    pub(super) fn watch(&mut self, progress: &Progress, deadline: Instant) {
+        self.progress = progress.clone();
+        self.deadline = Some(deadline);
     }
 
     /// Where requests go, as errors name it.

@@ -12,7 +12,7 @@ use super::attempt::{Again, Failed, Outcome};
 use super::endpoint::{Endpoint, Protocol};
 use super::grpc_client::GrpcClient;
 use super::http_client::HttpClient;
-use super::net::Progress;
+use super::net::{Door, Progress};
 use super::request::Request;
 use super::way_out::{Accepted, Doing, ExportError, WayOut};
 
@@ -220,7 +220,7 @@ impl Client {
 
     async fn send(&mut self, job: &Job) -> Result<Accepted, ExportError> {
         let body = self.protocol.encode(&job.request)?;
-        self.protocol.watch(&job.progress, job.deadline);
+        self.protocol.door().watch(&job.progress, job.deadline);
         let mut tries = Tries { count: 0, before: None };
         loop {
             let attempt = self.protocol.attempt(&job.request, body.clone(), job.deadline);
@@ -231,7 +231,7 @@ impl Client {
                     // Whatever it was in the middle of would never be answered on it.
                     self.protocol = ProtocolClient::new(self.endpoint.clone());
                     return Err(ExportError::Late {
-                        to: self.protocol.name(),
+                        to: self.protocol.door().name(),
                         doing: job.progress.get(),
                         within: job.deadline.saturating_duration_since(job.started),
                         before: tries.before.map(|error| error.to_string()),
@@ -255,17 +255,10 @@ impl ProtocolClient {
         }
     }
 
-    fn name(&self) -> String {
+    fn door(&mut self) -> &mut Door {
         match self {
-            Self::Grpc(client) => client.name(),
-            Self::Http(client) => client.name(),
-        }
-    }
-
-    fn watch(&mut self, progress: &Progress, deadline: Instant) {
-        match self {
-            Self::Grpc(client) => client.watch(progress.clone(), deadline),
-            Self::Http(client) => client.watch(progress.clone(), deadline),
+            Self::Grpc(client) => &mut client.door,
+            Self::Http(client) => &mut client.door,
         }
     }
 
