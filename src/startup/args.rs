@@ -18,6 +18,9 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Run(Run),
+    Watch(Watch),
+    Ps(Ps),
+    Show(Show),
     Export(Export),
 }
 
@@ -117,6 +120,100 @@ pub struct Run {
     /// Say what happens line by line even on a terminal
     #[arg(long)]
     pub no_progress: bool,
+}
+
+/// Watch a server that something else launches, until it is ready
+///
+/// The server is found by whoever listens where --ready looks, or by --pid, and its stamps are read
+/// from its environment. Nobody else reports such a startup, so its spans are exported as the
+/// server's own, into the trace that its environment names. It is left as it is, whatever comes.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = WATCH_MORE)]
+pub struct Watch {
+    /// What answers once the server is ready: http://…, https://…, unix:/PATH or tcp://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    pub ready: String,
+
+    /// The HTTP status that it is ready with, instead of any but 502, 503 and 504
+    #[arg(long, value_name = "STATUS")]
+    pub expect: Option<u16>,
+
+    /// The server's process, or what launches it
+    #[arg(long)]
+    pub pid: Option<i32>,
+
+    /// The server's name [default: its NEMO_GYM_CONFIG_PATH, else its command]
+    #[arg(long)]
+    pub name: Option<String>,
+
+    /// The server's type
+    #[arg(long = "type", value_name = "TYPE")]
+    pub server_type: Option<String>,
+
+    /// How long to wait until it is ready: 90, 90s, 5m; 0 is for ever
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    pub timeout: String,
+
+    /// Record the startup in FILE, as OTLP JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// Say only what goes wrong
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// What `watch --help` says beyond the options.
+pub const WATCH_MORE: &str = "\
+Exit status:
+  0        ready, now or before
+  1        the process ended first, or cannot be watched
+  2        the command line is wrong
+  124      not ready in time
+  128+N    ended by signal N";
+
+/// List the stamped servers of this machine
+///
+/// One line for each: when it was spawned, how long its setup took, how long it has run since. What
+/// a server inherited its stamps from is another server only if its stamps are others.
+#[derive(Debug, clap::Args)]
+pub struct Ps {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show recorded startups, or a server's that is running
+///
+/// Files of one startup, one from each node, say, are joined by their trace. What is shown of a
+/// running server is what its stamps tell.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct Show {
+    /// Files of OTLP JSON lines, as --out and a collector's file exporter write them; - is standard
+    /// input
+    #[arg(value_name = "FILE", required_unless_present = "pid", conflicts_with = "pid")]
+    pub files: Vec<PathBuf>,
+
+    /// Show the server that this process is
+    #[arg(long)]
+    pub pid: Option<i32>,
+
+    /// Show the startups whose trace id begins so
+    #[arg(long, value_name = "ID", conflicts_with = "pid")]
+    pub trace: Option<String>,
+
+    /// Compare with the startup in FILE, stage by stage: how FILEs differ from it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "html"])]
+    pub against: Vec<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write one page for a browser to OUT
+    #[arg(long, value_name = "OUT", conflicts_with = "json")]
+    pub html: Option<PathBuf>,
 }
 
 /// Send recorded startups to an OTLP endpoint

@@ -16,16 +16,22 @@ mod proc;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
+mod ps;
+#[cfg(target_os = "linux")]
 mod record;
 #[cfg(target_os = "linux")]
 mod run;
 mod say;
+#[cfg(target_os = "linux")]
+mod show;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(target_os = "linux")]
 mod verdict;
 #[cfg(target_os = "linux")]
 mod view;
+#[cfg(target_os = "linux")]
+mod watch;
 #[cfg(target_os = "linux")]
 mod waterfall;
 #[cfg(target_os = "linux")]
@@ -45,12 +51,18 @@ fn main() -> ExitCode {
     match args.command {
         #[cfg(target_os = "linux")]
         Command::Run(args) => run::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Watch(args) => watch::watch(&args),
+        #[cfg(target_os = "linux")]
+        Command::Ps(args) => ps::ps(&args),
+        #[cfg(target_os = "linux")]
+        Command::Show(args) => show::show(&args),
+        Command::Export(args) => export::export(&args),
         #[cfg(not(target_os = "linux"))]
-        Command::Run(_) => {
-            // Subreapers and /proc are what it stands on.
-            say::say("run: only on Linux; elsewhere a server is launched with gym-stamp alone");
+        _ => {
+            // Subreapers and /proc are what the others stand on.
+            say::say("only export works here: the other commands need Linux");
             ExitCode::FAILURE
         }
-        Command::Export(args) => export::export(&args),
     }
 }
