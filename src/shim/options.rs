@@ -56,23 +56,26 @@ const fn flag(name: Name, short: Option<u8>, long: &'static str) -> Spec {
     Spec { name, long, short, value: None }
 }
 
-const BEFORE_OPTIONS: &str = "\
-Usage: gym-stamp [OPTION]... [--] COMMAND [ARG]...
-       gym-stamp --now
+/// How it is called, a way a line.
+pub const USAGE: [&str; 2] = ["gym-stamp [OPTION]... [--] COMMAND [ARG]...", "gym-stamp --now"];
 
+/// What it does.
+pub const ABOUT: &str = "\
 Writes the time into the environment, then becomes COMMAND: the same process,
 nothing else changed. So it marks where a server's setup ends: NeMo Gym's
 servers report it, others show it in /proc/PID/environ.
-
 ";
 
-const AFTER_OPTIONS: &str = "
+/// What else there is to know of it, up to how it ends.
+pub const NOTES: &str = "\
 The stamp is NEMO_GYM_STARTUP_SETUP_DONE_NS, wall-clock ns since 1970. If it
 cannot be set, COMMAND runs all the same. Exit status: COMMAND's own, or 125 an
 error of gym-stamp's, 126 COMMAND cannot be executed, 127 not found.
-
-The end of a launch script:  exec gym-stamp --venv .venv uvicorn app:app
 ";
+
+/// Where it stands, and the command there.
+pub const EXAMPLE: (&str, &str) =
+    ("The end of a launch script:", "exec gym-stamp --venv .venv uvicorn app:app");
 
 /// The text of `--version`.
 pub const VERSION: &str = concat!("gym-stamp ", env!("CARGO_PKG_VERSION"), "\n");
@@ -121,7 +124,14 @@ impl Page {
 
 const fn help() -> Page {
     const HELP_COLUMN: usize = 18;
-    let mut page = Page { bytes: [0; 2048], len: 0, column: 0 }.text(BEFORE_OPTIONS);
+    let mut page = Page { bytes: [0; 2048], len: 0, column: 0 }
+        .text("Usage: ")
+        .text(USAGE[0])
+        .text("\n       ")
+        .text(USAGE[1])
+        .text("\n\n")
+        .text(ABOUT)
+        .text("\n");
     let mut options: &[(Spec, &[&str])] = &TABLE;
     while let [(option, help), rest @ ..] = options {
         page = page.text("  ");
@@ -139,5 +149,5 @@ const fn help() -> Page {
         }
         options = rest;
     }
-    page.text(AFTER_OPTIONS)
+    page.text("\n").text(NOTES).text("\n").text(EXAMPLE.0).text("  ").text(EXAMPLE.1).text("\n")
 }

@@ -4,10 +4,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
 use gym_stamp::telemetry::{Protocol, milliseconds};
 
-/// Shows where the startup time of servers went.
+/// Shows where the startup time of servers went
+///
+/// It launches servers as a supervisor does (run), watches one that something else launches (watch),
+/// lists those that run (ps), and shows and sends what was recorded (show, export). All of it rests
+/// on the stamps that gym-stamp leaves in a server's environment.
 #[derive(Debug, Parser)]
 #[command(name = "gym-startup", version, arg_required_else_help = true)]
 pub struct Args {
@@ -22,6 +27,8 @@ pub enum Command {
     Ps(Ps),
     Show(Show),
     Export(Export),
+    Man(Man),
+    Completions(Completions),
 }
 
 /// What `run --help` says beyond the options.
@@ -85,11 +92,21 @@ pub struct Run {
     pub expect: Option<u16>,
 
     /// The one server's command
-    #[arg(last = true, value_name = "COMMAND", requires = "name")]
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        requires = "name",
+        value_hint = ValueHint::CommandWithArguments
+    )]
     pub command: Vec<OsString>,
 
     /// Run CMD with bash when every server is ready, and end them with its status
-    #[arg(long, value_name = "CMD", conflicts_with = "exit_when_ready")]
+    #[arg(
+        long,
+        value_name = "CMD",
+        conflicts_with = "exit_when_ready",
+        value_hint = ValueHint::CommandString
+    )]
     pub then: Option<OsString>,
 
     /// End the servers as soon as all are ready
@@ -106,7 +123,7 @@ pub struct Run {
     pub timeout: Option<String>,
 
     /// Write each server's output to DIR/NAME.log
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub log_dir: Option<PathBuf>,
 
     /// How long a server may take to end before it is forced to
@@ -240,4 +257,33 @@ pub struct Export {
     /// Milliseconds that all of the sending may take, with its retries [default: 10000]
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub timeout: Option<Duration>,
+}
+
+/// Print a manual page, of gym-stamp too
+///
+/// To read it: gym-startup man gym-startup-run | man -l -
+#[derive(Debug, clap::Args)]
+pub struct Man {
+    /// gym-startup, gym-startup-COMMAND or gym-stamp
+    #[arg(value_name = "PAGE", default_value = "gym-startup")]
+    pub page: String,
+}
+
+/// Print what makes a shell complete options, of gym-stamp too
+#[derive(Debug, clap::Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+
+    /// The program
+    #[arg(value_name = "PROGRAM", default_value = "gym-startup")]
+    pub program: Program,
+}
+
+/// The programs of this package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Program {
+    GymStartup,
+    GymStamp,
 }

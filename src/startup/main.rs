@@ -11,6 +11,7 @@ mod export;
 mod fleet;
 #[cfg(target_os = "linux")]
 mod keeper;
+mod manual;
 #[cfg(target_os = "linux")]
 mod proc;
 #[cfg(target_os = "linux")]
@@ -58,6 +59,8 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Show(args) => show::show(&args),
         Command::Export(args) => export::export(&args),
+        Command::Man(args) => manual::man(&args),
+        Command::Completions(args) => manual::completions(&args),
         #[cfg(not(target_os = "linux"))]
         _ => {
             // Subreapers and /proc are what the others stand on.
