@@ -8,6 +8,8 @@ mod ending;
 mod events;
 mod export;
 #[cfg(target_os = "linux")]
+mod exporter;
+#[cfg(target_os = "linux")]
 mod fleet;
 #[cfg(target_os = "linux")]
 mod keeper;
