@@ -33,6 +33,10 @@ mod say;
 #[cfg(target_os = "linux")]
 mod show;
 #[cfg(target_os = "linux")]
+mod sockets;
+#[cfg(target_os = "linux")]
+mod stamped;
+#[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(target_os = "linux")]
 mod verdict;
