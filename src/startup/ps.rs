@@ -30,7 +30,7 @@ pub fn ps(args: &args::Ps) -> ExitCode {
     let parent = |pid| *parents.entry(pid).or_insert_with(|| Some(proc::process(pid)?.parent));
     let mut rows: Vec<_> =
         servers(census.stamped, parent).iter().map(|server| Row::new(server, now_ns)).collect();
-    rows.sort_by_key(|row| (row.spawn_ns, row.pid));
+    rows.sort_by_key(|row| (row.spawn_ns.is_none(), row.spawn_ns, row.pid));
 
     if rows.is_empty() {
         say("no process that can be seen is stamped");
@@ -196,8 +196,8 @@ mod tests {
         let zone = TimeZone::fixed(jiff::tz::offset(2));
         let now_ns = 1_796_103_000_000_000_000;
         for (ns, text) in [
-            (1_796_095_666_388_050_022, "2026-12-01 03:27:46"),
-            (1_796_102_999_999_999_999, "05:29:59"),
+            (1_796_075_999_999_999_999, "2026-11-30 23:59:59"),
+            (1_796_076_000_000_000_000, "00:00:00"),
             (1, "1970-01-01 02:00:00"),
         ] {
             assert_eq!(local_time(ns, now_ns, &zone).as_deref(), Some(text), "{ns}");

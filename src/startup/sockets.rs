@@ -281,7 +281,7 @@ mod tests {
         }
         let same_name = folder.path().join("sub");
         fs::create_dir(&same_name)?;
-        assert_eq!(Place::Unix(same_name.join("a b.sock")).holders().here, []);
+        assert!(Place::Unix(same_name.join("a b.sock")).holders().here.is_empty());
         Ok(())
     }
 }

@@ -25,6 +25,8 @@ mod fleet;
 mod one_tree;
 mod options;
 #[cfg(all(feature = "cli", target_os = "linux"))]
+mod ps;
+#[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_large;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_outcomes;
@@ -55,3 +57,5 @@ mod transparency;
 mod venv;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod view;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod watch;

@@ -254,6 +254,13 @@ impl<'a> Report<'a> {
             }
             notes.extend(starts(server.process, spawn_ns));
         }
+        let is_ready = matches!(self.outcome, Outcome::Ready { .. } | Outcome::Already);
+        let other = self.plan.pid.filter(|_| is_ready).and_then(|_| self.target.other_listener());
+        notes.extend(other.map(|other| {
+            format!(
+                "but it is {other} that listens there, and it is ready only if it is behind that"
+            )
+        }));
         notes
     }
 }

@@ -1,5 +1,6 @@
 //! Who is watched: found by its pid or by where it listens, and followed from then on.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -9,7 +10,7 @@ use gym_stamp::timeline::{Clock, SystemClock};
 
 use super::Plan;
 use crate::events::Exit;
-use crate::proc::{self, Process};
+use crate::proc::{self, Process, Processes};
 use crate::programs;
 use crate::sockets::{Holders, Place};
 use crate::stamped::{Census, Stamped};
@@ -139,6 +140,23 @@ impl Target {
             .filter_map(|&pid| proc::process(pid))
             .max_by_key(|it| it.start_ticks);
         Ok(())
+    }
+
+    /// Whoever listens there, if that is nobody of its launch.
+    pub fn other_listener(&self) -> Option<String> {
+        let process = self.process()?;
+        let here = self.place.holders().here;
+        let mut its_own: HashSet<_> =
+            Processes::now().below(process.pid).iter().map(|it| it.pid).collect();
+        its_own.insert(process.pid);
+        let spawn = self.server.as_ref().map(|server| &server.spawn);
+        let is_its_own = |&pid: &i32| {
+            let stamped = Stamped::read(pid).ok().flatten();
+            its_own.contains(&pid) || stamped.is_some_and(|it| Some(&it.spawn) == spawn)
+        };
+        let other = here.first().filter(|_| !here.iter().any(is_its_own))?;
+        let name = programs::program(&proc::command_line(*other)).unwrap_or_default();
+        Some(format!("{} (process {other})", harmless(&name, true)))
     }
 
     fn learn_name(&mut self) {
