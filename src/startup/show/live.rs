@@ -203,13 +203,15 @@ mod tests {
         command.args(["-c", "env NEMO_GYM_STARTUP_SPAWN_NS=1 sh -c 'env -i sleep 1000; :'; :"]);
         let launcher = Running::start(&mut command)?;
         let below = || proc::Processes::now().below(launcher.pid());
-        while !below().iter().any(|it| proc::environ(it.pid).is_ok_and(|it| it.is_empty())) {}
-        let shell = below().iter().find_map(|it| Stamped::read(it.pid).ok()?).map(|it| it.pid());
-        let shell = shell.unwrap_or_default();
-        let anonymous = |why: String| why.replace(&shell.to_string(), "SHELL");
+        let sleeps = |it: &proc::Process| proc::command_line(it.pid) == ["sleep", "1000"];
+        let sleep = loop {
+            if let Some(sleep) = below().into_iter().find(sleeps) {
+                break sleep;
+            }
+        };
+        let anonymous = |why: String| why.replace(&sleep.parent.to_string(), "SHELL");
         insta::assert_snapshot!(anonymous(why(launcher.pid())), @"process PID has no stamp in its environment, or has written over it; but sh, which it launched, has one: show --pid SHELL");
-        let deepest = below().iter().map(|it| it.pid).max().unwrap_or_default();
-        insta::assert_snapshot!(anonymous(why(deepest)), @"process PID has no stamp in its environment, or has written over it; but sh, which launched it, has one: show --pid SHELL");
+        insta::assert_snapshot!(anonymous(why(sleep.pid)), @"process PID has no stamp in its environment, or has written over it; but sh, which launched it, has one: show --pid SHELL");
         for process in below() {
             let pid = nix::unistd::Pid::from_raw(process.pid);
             nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL)?;
