@@ -143,7 +143,8 @@ pub struct Run {
 ///
 /// The server is found by whoever listens where --ready looks, or by --pid, and its stamps are read
 /// from its environment. Nobody else reports such a startup, so its spans are exported as the
-/// server's own, into the trace that its environment names. It is left as it is, whatever comes.
+/// server's own, into the trace that its environment names. Of one that was ready before only the
+/// setup can be told. It is left as it is, whatever comes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = WATCH_MORE)]
 pub struct Watch {
@@ -191,8 +192,9 @@ Exit status:
 
 /// List the stamped servers of this machine
 ///
-/// One line for each: when it was spawned, how long its setup took, how long it has run since. What
-/// a server inherited its stamps from is another server only if its stamps are others.
+/// One line for each: when it was spawned, how long its setup took, how long it has run since, and
+/// which stamps servers would ignore. A process whose stamps are those of one above it is part of
+/// that one's server.
 #[derive(Debug, clap::Args)]
 pub struct Ps {
     /// Print JSON

@@ -1,9 +1,9 @@
 //! What is to be launched: a fleet file or a command line, checked before anything starts.
 
-mod check;
+pub mod check;
 mod file;
 mod ready;
-mod time;
+pub mod time;
 
 use std::ffi::OsString;
 use std::fmt;

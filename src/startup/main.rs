@@ -8,23 +8,35 @@ mod ending;
 mod events;
 mod export;
 #[cfg(target_os = "linux")]
+mod exporter;
+#[cfg(target_os = "linux")]
 mod fleet;
 #[cfg(target_os = "linux")]
 mod keeper;
 mod manual;
 #[cfg(target_os = "linux")]
+mod probe;
+#[cfg(target_os = "linux")]
 mod proc;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(target_os = "linux")]
+mod programs;
 #[cfg(target_os = "linux")]
 mod ps;
 #[cfg(target_os = "linux")]
 mod record;
 #[cfg(target_os = "linux")]
+mod rhythm;
+#[cfg(target_os = "linux")]
 mod run;
 mod say;
 #[cfg(target_os = "linux")]
 mod show;
+#[cfg(target_os = "linux")]
+mod sockets;
+#[cfg(target_os = "linux")]
+mod stamped;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(target_os = "linux")]

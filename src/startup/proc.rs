@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use nix::unistd::Pid;
 
@@ -37,13 +38,9 @@ impl Processes {
         if !is_of_our_namespace() {
             return processes;
         }
-        let Ok(entries) = fs::read_dir("/proc") else { return processes };
-        for entry in entries.flatten() {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-            if let Some(process) = pid.and_then(read_process) {
-                processes.children.entry(process.parent).or_default().push(process.pid);
-                processes.by_pid.insert(process.pid, process);
-            }
+        for process in pids().filter_map(process) {
+            processes.children.entry(process.parent).or_default().push(process.pid);
+            processes.by_pid.insert(process.pid, process);
         }
         processes
     }
@@ -75,18 +72,23 @@ impl Processes {
     }
 }
 
-fn is_of_our_namespace() -> bool {
+/// The processes that `/proc` shows, by their pids there.
+pub fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether `/proc` shows processes by the pids that we know them by.
+pub fn is_of_our_namespace() -> bool {
     let shown = fs::read_link("/proc/self").ok();
     let shown = shown.as_deref().and_then(|path| path.to_str()).and_then(|pid| pid.parse().ok());
     shown == Some(std::process::id())
 }
 
-fn read_process(pid: i32) -> Option<Process> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may have anything in it.
-    let after_name = stat.rsplitn(2, |&byte| byte == b')').next()?;
-    let text = std::str::from_utf8(after_name).ok()?;
-    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+/// The process `pid`.
+pub fn process(pid: i32) -> Option<Process> {
+    let stat = stat(pid)?;
+    let fields: Vec<&str> = stat.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index).and_then(|field| field.parse::<i32>().ok());
     Some(Process {
         pid,
@@ -96,6 +98,34 @@ fn read_process(pid: i32) -> Option<Process> {
         ended: matches!(fields.first(), Some(&("Z" | "X"))),
         start_ticks: fields.get(19)?.parse().ok()?,
     })
+}
+
+/// The wait status of a process that has ended and that nobody has waited for yet. Zero may also
+/// be what is shown to those who may not know.
+pub fn wait_status(pid: i32) -> Option<i32> {
+    let stat = stat(pid)?;
+    let mut fields = stat.split_ascii_whitespace();
+    fields.next().filter(|&state| state == "Z")?;
+    fields.nth(48)?.parse().ok()
+}
+
+/// `/proc/PID/stat` behind the name, which is in parentheses and may have anything in it.
+fn stat(pid: i32) -> Option<String> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = stat.rsplitn(2, |&byte| byte == b')').next()?;
+    String::from_utf8(after_name.to_vec()).ok()
+}
+
+/// The namespace of this `kind` that a process is in.
+pub fn namespace(pid: i32, kind: &str) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()
+}
+
+/// What a process is called in its own pid namespace.
+pub fn inner_pid(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    pids.split_ascii_whitespace().last()?.parse().ok()
 }
 
 /// The wall clock, in ns, at which a process started that has these `start_ticks`. As coarse as

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use gym_stamp::server::VENV_SETUP;
 use gym_stamp::spans::{
     Ids, RandomIds, SERVER_NAME, SERVER_TYPE, STAGE, SpanRecord, Status, stage_spans,
 };
@@ -23,8 +24,8 @@ use crate::fleet::Plan;
 
 /// A server's own spans from outside: `gym.startup.server.venv_setup` and `….server_start`.
 const SERVER_SPAN: &str = "gym.startup.server";
-const VENV_SETUP: &str = "venv_setup";
-const SERVER_START: &str = "server_start";
+/// From the stamp until the server was ready: what can be told of it from outside.
+pub const SERVER_START: &str = "server_start";
 
 /// The record of the startup of `plan`.
 pub struct Record {
@@ -258,20 +259,25 @@ impl Seen {
 pub struct Ways {
     settings: Settings,
     resource: Resource,
-    out: Option<std::path::PathBuf>,
+    out: Option<PathBuf>,
     /// What was wrong with the environment, a sentence each.
     pub warnings: Vec<String>,
 }
 
 impl Ways {
+    /// Those of a run.
     pub fn new(plan: &Plan) -> Self {
+        let process = Process::supervisor(env!("CARGO_PKG_VERSION"));
+        Self::of(&process, plan.out.as_deref().map(Path::to_owned))
+    }
+
+    /// Those of `process`, and the file `out`.
+    pub fn of(process: &Process, out: Option<PathBuf>) -> Self {
         let env = &|name: &str| std::env::var_os(name);
         let mut settings = Settings::from_env(env, Policy::Companion);
         let mut warnings = std::mem::take(&mut settings.warnings);
-        let process = Process::supervisor(env!("CARGO_PKG_VERSION"));
-        let resource = Resource::new(env, &settings, &process, &mut warnings);
+        let resource = Resource::new(env, &settings, process, &mut warnings);
         // Of a process that exports nothing, only what turned that off is worth a word.
-        let out = plan.out.as_deref().map(Path::to_owned);
         Self { settings, resource, out, warnings }
     }
 

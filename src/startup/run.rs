@@ -24,6 +24,7 @@ use nix::unistd::Pid;
 use crate::args;
 use crate::ending::{Ending, Progress};
 use crate::events::{Event, Exit, Trouble};
+use crate::exporter;
 use crate::fleet::{self, Plan, WhenReady};
 use crate::keeper::link::{Command, Orders};
 use crate::keeper::{self, OUTER};
@@ -42,8 +43,6 @@ const NOT_FOUND: u8 = 127;
 
 /// What the keeper may take to say that all is over, beyond what it waits for servers.
 const KEEPER_SLACK: Duration = Duration::from_secs(8);
-/// What an exporter may take beyond its own deadline, to start and to end.
-const EXPORT_SLACK: Duration = Duration::from_secs(2);
 /// Orders are read at once by a keeper that is well.
 const ORDERS_LIMIT: Duration = Duration::from_secs(10);
 
@@ -372,10 +371,10 @@ impl Front {
             self.telling.say(format_args!("--out: {error}"));
         }
         if let Some(line) = self.ways.to_export(&spans) {
-            match start_export(line, &self.inherited) {
+            match exporter::start(line, &self.inherited) {
                 Ok(pid) => {
                     self.keeper.command(Command::Mind(pid.as_raw()));
-                    let deadline = Instant::now() + self.ways.timeout() + EXPORT_SLACK;
+                    let deadline = Instant::now() + self.ways.timeout() + exporter::SLACK;
                     self.export = Some(Export { pid, deadline, given_up: false });
                 }
                 Err(error) => self.telling.say(format_args!("nothing was exported: {error}")),
@@ -413,7 +412,7 @@ impl Front {
                 self.telling.say("nothing was exported: the exporter did not end in time");
             }
             export.given_up = true;
-            export.deadline = now + EXPORT_SLACK;
+            export.deadline = now + exporter::SLACK;
             kill(export.pid, Signal::SIGKILL).unwrap_or_default();
         }
     }
@@ -489,17 +488,4 @@ fn hear_signals(signals: &SignalFd, to: &Sender<Message>) {
         let from_terminal = info.ssi_code == nix::libc::SI_KERNEL;
         to.send(Message::Signal { signal, from_terminal }).unwrap_or_default();
     }
-}
-
-/// Hands `line` to an exporter, which tells by itself what goes wrong.
-fn start_export(line: Vec<u8>, inherited: &Inherited) -> io::Result<Pid> {
-    let (input, mut to_exporter) = io::pipe()?;
-    let mut command = process::Command::new("/proc/self/exe");
-    command.arg0("gym-startup").args(["export", "-"]).stdin(input).stdout(Stdio::null());
-    // The Ctrl-C that ends a fleet does not end what is told of its startup.
-    command.process_group(0);
-    let pid = spawn(&mut command, Role::Companion(inherited))?;
-    // One that does not read is killed at its deadline, and this ends with it.
-    thread::spawn(move || to_exporter.write_all(&line).unwrap_or_default());
-    Ok(pid)
 }

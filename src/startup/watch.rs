@@ -1,11 +1,245 @@
 //! `gym-startup watch`: a server that something else launched, until it is ready.
+//!
+//! It looks at processes and asks the server, and does nothing else to either.
 
+mod report;
+mod target;
+
+use std::path::{self, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gym_stamp::timeline::{Clock, SystemClock};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::SignalFd;
 
 use crate::args;
+use crate::events::Exit;
+use crate::exporter;
+use crate::fleet::{Ready, check, time};
+use crate::probe::{self, Answer};
+use crate::proc;
+use crate::process::{Blocking, Inherited, ended_children, wait_for_signals};
+use crate::rhythm::{Rhythm, SHORTEST_PAUSE};
 use crate::say::say;
+use report::{Outcome, Report};
+use target::Target;
 
-pub fn watch(_args: &args::Watch) -> ExitCode {
-    say("watch is not there yet");
-    ExitCode::FAILURE
+/// The status of a command line that cannot be meant.
+const WRONG_USAGE: u8 = 2;
+const FAILED: u8 = 1;
+/// As timeout(1) has it.
+const TIMED_OUT: u8 = 124;
+
+/// A server that answers, and nothing that counts, is asked less and less often.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+pub fn watch(args: &args::Watch) -> ExitCode {
+    let plan = match Plan::new(args) {
+        Ok(plan) => plan,
+        Err(problems) => {
+            problems.iter().for_each(say);
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    match watch_to_the_end(&plan) {
+        Ok(status) => ExitCode::from(status),
+        Err(why) => {
+            say(why);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// What the command line asks for, checked.
+struct Plan {
+    ready: Ready,
+    pid: Option<i32>,
+    name: Option<String>,
+    server_type: Option<String>,
+    timeout: Option<Duration>,
+    out: Option<PathBuf>,
+    quiet: bool,
+}
+
+impl Plan {
+    fn new(args: &args::Watch) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        if let Some(expect) = args.expect
+            && let Err(why) = check::status(expect.into())
+        {
+            problems.push(format!("--expect: {why}"));
+        }
+        let here = path::absolute(".").map_err(|error| error.to_string());
+        let ready = here.and_then(|here| Ready::parse(&args.ready, args.expect, &here));
+        let ready = ready.map_err(|why| problems.push(format!("--ready: {why}")));
+        let timeout = time::from_text(&args.timeout);
+        let timeout = timeout.map_err(|why| problems.push(format!("--timeout: {why}")));
+        if args.pid.is_some_and(|pid| pid <= 0) {
+            problems.push("--pid: a process has a number greater than zero".to_owned());
+        }
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        match (ready, timeout) {
+            (Ok(ready), Ok(timeout)) if problems.is_empty() => Ok(Self {
+                ready,
+                pid: args.pid,
+                name: given(&args.name),
+                server_type: given(&args.server_type),
+                timeout: time::unless_zero(timeout),
+                out: args.out.clone(),
+                quiet: args.quiet,
+            }),
+            _ => Err(problems),
+        }
+    }
+}
+
+/// What is acted on.
+enum Message {
+    Answer { at_ns: u64, answer: Answer },
+    Signal(Signal),
+}
+
+/// Returns the status to exit with.
+///
+/// # Errors
+///
+/// Why the server cannot be watched.
+fn watch_to_the_end(plan: &Plan) -> Result<u8, String> {
+    if !proc::is_of_our_namespace() {
+        return Err("/proc is that of another PID namespace: mount it anew \
+                    (unshare --mount-proc), or watch from there"
+            .to_owned());
+    }
+    let inherited = Inherited::here();
+    let signals = wait_for_signals(&inherited, Blocking::Yes).map_err(|error| error.to_string())?;
+    let mut target = Target::new(plan)?;
+    let (sender, inbox) = channel();
+    let (to, ready) = (sender.clone(), plan.ready.clone());
+    thread::spawn(move || hear_signals(&signals, &sender));
+    thread::spawn(move || ask_until_ready(&ready, &to));
+
+    let outcome = wait(plan, &mut target, &inbox)?;
+    let report = Report::new(plan, &target, outcome);
+    let export = report.record().map(|(line, limit)| (exporter::start(line, &inherited), limit));
+    report.show();
+    match export {
+        Some((Ok(exporter), limit)) => wait_for_exporter(exporter, limit, &inbox),
+        Some((Err(error), _)) => say(format_args!("nothing was exported: {error}")),
+        None => {}
+    }
+    report.status()
+}
+
+/// Looks at the processes, and hears what else there is, until it is clear how it went.
+fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<Outcome, String> {
+    let deadline = plan.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut looks = Rhythm::new();
+    let mut last_answer = None;
+    let mut was_not_ready = false;
+    loop {
+        let look = looks.look(|| target.look())?;
+        if !plan.quiet {
+            look.news.iter().for_each(say);
+        }
+        if let Some(exit) = look.ended {
+            return Ok(Outcome::Ended { at_ns: SystemClock.now_ns(), exit });
+        }
+        let next = looks.next.into_std();
+        loop {
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(Outcome::TimedOut { at_ns: SystemClock.now_ns(), last_answer });
+            }
+            let until = deadline.map_or(next, |deadline| next.min(deadline));
+            let message = inbox.recv_timeout(until.saturating_duration_since(now));
+            match message {
+                Ok(Message::Answer { at_ns, answer: Answer::Counts }) => {
+                    // Its stamps may be younger than the last look.
+                    target.look()?;
+                    return Ok(match was_not_ready {
+                        true => Outcome::Ready { at_ns },
+                        false => Outcome::Already,
+                    });
+                }
+                Ok(Message::Answer { answer: Answer::NotYet(answer), .. }) => {
+                    was_not_ready = true;
+                    if !plan.quiet && last_answer.as_ref() != Some(&answer) {
+                        say(format_args!("{}: {answer}; not ready yet", target.name()));
+                    }
+                    last_answer = Some(answer);
+                }
+                Ok(Message::Answer { answer: Answer::Nobody(why), .. }) => {
+                    was_not_ready = true;
+                    last_answer.get_or_insert(why);
+                }
+                Ok(Message::Signal(Signal::SIGCHLD)) => {}
+                Ok(Message::Signal(signal)) => return Ok(Outcome::Interrupted(signal)),
+                Err(_) if Instant::now() >= next => break,
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn hear_signals(signals: &SignalFd, to: &Sender<Message>) {
+    while let Ok(Some(info)) = signals.read_signal() {
+        let signal = i32::try_from(info.ssi_signo).ok();
+        if let Some(signal) = signal.and_then(|it| Signal::try_from(it).ok()) {
+            to.send(Message::Signal(signal)).unwrap_or_default();
+        }
+    }
+}
+
+fn ask_until_ready(ready: &Ready, to: &Sender<Message>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return };
+    let tls = match ready {
+        Ready::Http { tls: true, .. } => probe::any_certificate(),
+        _ => None,
+    };
+    runtime.block_on(async {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let mut counts = false;
+            let tell = |answer: Answer| {
+                counts = answer == Answer::Counts;
+                pause = match answer {
+                    Answer::NotYet(_) => (pause * 5 / 4).min(LONGEST_PAUSE),
+                    _ => SHORTEST_PAUSE,
+                };
+                let at_ns = SystemClock.now_ns();
+                to.send(Message::Answer { at_ns, answer }).unwrap_or_default();
+            };
+            probe::ask(ready, tls.as_ref(), tell).await;
+            if counts {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+        }
+    });
+}
+
+fn wait_for_exporter(exporter: nix::unistd::Pid, limit: Duration, inbox: &Receiver<Message>) {
+    let deadline = Instant::now() + limit + exporter::SLACK;
+    loop {
+        match ended_children().into_iter().find(|(pid, _)| *pid == exporter) {
+            // With a status it has told itself what went wrong.
+            Some((_, Exit::Status(_))) => return,
+            Some((_, exit)) => {
+                return say(format_args!("nothing was exported: the exporter {exit}"));
+            }
+            None => {}
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let why = match inbox.recv_timeout(left) {
+            Ok(Message::Signal(Signal::SIGCHLD) | Message::Answer { .. }) => continue,
+            Ok(Message::Signal(signal)) => format!("{signal} came first"),
+            Err(_) => "the exporter did not end in time".to_owned(),
+        };
+        kill(exporter, Signal::SIGKILL).unwrap_or_default();
+        return say(format_args!("nothing was exported: {why}"));
+    }
 }

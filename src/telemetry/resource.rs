@@ -14,7 +14,7 @@ pub struct Process {
     pub server_name: Option<String>,
     /// The server's type, if it has one.
     pub server_type: Option<String>,
-    /// `service.version`.
+    /// `service.version`, unless it is empty.
     pub version: String,
     /// `process.pid`.
     pub pid: u32,
@@ -76,7 +76,8 @@ impl Resource {
     ) -> Self {
         let mut resource = Self::default();
         resource.add("service.name", settings.service_name(process.server_name.as_deref()));
-        resource.add("service.version", process.version.clone());
+        let version = Some(process.version.clone()).filter(|version| !version.is_empty());
+        resource.add_some("service.version", version);
         resource.add("nemo.gym.service_group", settings.service_group.clone());
         resource.add("nemo.run.id", settings.run_id.clone());
         resource.add("service.instance.id", format!("{}-rank0", settings.run_id));

@@ -22,7 +22,7 @@ const SETUP_DONE: &str = "NEMO_GYM_STARTUP_SETUP_DONE_NS";
 /// A stamp that an outer launch left behind.
 const OUTER: &str = "NEMO_GYM_STARTUP_SETUP_DONE_NS=1700000000000000001";
 /// A fresh venv with its packages, or a build of `gym-stamp`, on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(300);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 #[test]
 fn launch_sh_leads_from_nothing_to_a_server_with_its_stamp() {
@@ -335,15 +335,15 @@ fn free_port_from(first: u16) -> u16 {
 }
 
 /// What the Dockerfile says that the tests take from it.
-struct Dockerfile {
-    entrypoint: Vec<String>,
+pub struct Dockerfile {
+    pub entrypoint: Vec<String>,
     command: Vec<String>,
     /// Sources in the repository.
     copied: Vec<String>,
 }
 
 impl Dockerfile {
-    fn read() -> Self {
+    pub fn read() -> Self {
         let text = fs::read_to_string(examples().join("Dockerfile")).unwrap();
         let words = |instruction: &str| -> Vec<String> {
             let array = text.lines().find_map(|line| line.strip_prefix(instruction)).unwrap();
@@ -360,7 +360,7 @@ impl Dockerfile {
     }
 
     /// The image's command, as if its container published `port` of loopback only.
-    fn command_on(&self, port: u16) -> Vec<String> {
+    pub fn command_on(&self, port: u16) -> Vec<String> {
         let replaced = |word: &String| match word.as_str() {
             "0.0.0.0" => "127.0.0.1".to_owned(),
             "8000" => port.to_string(),
@@ -374,14 +374,14 @@ impl Dockerfile {
 ///
 /// On its PATH is a `gym-stamp` that notes its process and the time before it becomes the real one,
 /// and every Python notes the same first of all. So what is launched is the example as it is.
-struct Example {
-    run: Run,
-    port: u16,
+pub struct Example {
+    pub run: Run,
+    pub port: u16,
 }
 
 impl Example {
     /// To be launched by `program`: its path, perhaps from the example's folder.
-    fn launched_by(program: impl Bytes) -> Self {
+    pub fn launched_by(program: impl Bytes) -> Self {
         let run = command(program);
         let folder = run.folder().to_owned();
         for name in ["app.py", "requirements.txt", "launch.sh", "entrypoint.sh"] {
@@ -412,16 +412,16 @@ impl Example {
     }
 
     /// The venv is there already, as on a second start.
-    fn with_venv(self) -> Self {
+    pub fn with_venv(self) -> Self {
         symlink(venv(), self.run.folder().join(".venv")).unwrap();
         self
     }
 
-    fn args<T: Bytes>(self, args: impl IntoIterator<Item = T>) -> Self {
+    pub fn args<T: Bytes>(self, args: impl IntoIterator<Item = T>) -> Self {
         Self { run: self.run.args(args), ..self }
     }
 
-    fn entry(self, entry: impl Bytes) -> Self {
+    pub fn entry(self, entry: impl Bytes) -> Self {
         Self { run: self.run.entry(entry), ..self }
     }
 
@@ -430,7 +430,7 @@ impl Example {
         Self { run: self.run.clone(), port: free_port() }
     }
 
-    fn start(self) -> Server {
+    pub fn start(self) -> Server {
         let folder = self.run.folder().to_owned();
         let running = self.run.var("PORT", self.port.to_string()).spawn();
         Server { running, port: self.port, folder }
@@ -438,9 +438,9 @@ impl Example {
 }
 
 /// A launch of the example. Its whole group is killed when this is dropped.
-struct Server {
-    running: Running,
-    port: u16,
+pub struct Server {
+    pub running: Running,
+    pub port: u16,
     folder: PathBuf,
 }
 
@@ -464,7 +464,7 @@ fn notes(folder: &Path, of: &str) -> Vec<Note> {
 impl Server {
     /// Waits until it answers, or fails the test with all it said.
     #[track_caller]
-    fn answers(self) -> Self {
+    pub fn answers(self) -> Self {
         let deadline = Instant::now() + DEADLINE;
         while !self
             .get()
@@ -496,7 +496,7 @@ impl Server {
 
     /// The one process that listens on its port.
     #[track_caller]
-    fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
         let address = format!("0100007F:{:04X}", self.port);
         let sockets = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -515,7 +515,7 @@ impl Server {
 
     /// The one stamp of this name in the environment of the serving process.
     #[track_caller]
-    fn stamp(&self, name: &str) -> u64 {
+    pub fn stamp(&self, name: &str) -> u64 {
         let environ = fs::read(format!("/proc/{}/environ", self.pid())).unwrap();
         let environ = String::from_utf8(environ).unwrap();
         let prefix = format!("{name}=");

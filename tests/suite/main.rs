@@ -27,6 +27,8 @@ mod manual;
 mod one_tree;
 mod options;
 #[cfg(all(feature = "cli", target_os = "linux"))]
+mod ps;
+#[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_large;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_outcomes;
@@ -57,3 +59,5 @@ mod transparency;
 mod venv;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod view;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod watch;

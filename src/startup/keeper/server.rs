@@ -6,10 +6,10 @@ use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use super::launch::Launched;
-use super::probe::Answer;
-use super::rhythm::SHORTEST_PAUSE;
 use super::sight::{Launch, Sight};
 use crate::events::Exit;
+use crate::probe::Answer;
+use crate::rhythm::SHORTEST_PAUSE;
 
 /// One server that was spawned, or will not be any more.
 pub struct Server {

@@ -5,9 +5,9 @@ use std::io;
 
 use gym_stamp::contract;
 
-use super::steps;
 use crate::events::{Event, NoStamp};
 use crate::proc::{self, Process};
+use crate::programs;
 
 /// A program that runs inside `venv_setup` is told of when it has run for this long.
 const TELLING_NS: u64 = 200_000_000;
@@ -164,7 +164,7 @@ impl Step {
 }
 
 fn name(pid: i32, look: &Look) -> Option<String> {
-    let name = steps::name(&proc::command_line(pid))?;
+    let name = programs::name(&proc::command_line(pid))?;
     Some(if look.waiting_for_locks.contains(&pid) {
         format!("{name}, waiting for a lock")
     } else {

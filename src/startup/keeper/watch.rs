@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use gym_stamp::timeline::{Clock, SystemClock};
 use tokio::time::Instant;
 
-use super::probe::{self, Answer};
 use super::server::{Server, State};
 use super::sight::{self, Look, Sight};
-use super::{Keeper, Message, Rhythm};
+use super::{Keeper, Message};
 use crate::events::Event;
+use crate::probe::{self, Answer};
 use crate::proc::{self, Process, Processes, own_pid};
+use crate::rhythm::Rhythm;
 
 impl Keeper {
     pub(super) fn look_at_ports(&mut self, now: Instant) {

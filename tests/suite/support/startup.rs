@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A small server. `after=S`: listens only then. `for=S`: answers 503 for as long. `status=N`:
 /// answers so. `stubborn=1`: only SIGKILL ends it. `ends=S`: ends with status 4 then. `says=TEXT`.
-const SERVE: &str = r#"
+pub const SERVE: &str = r#"
 import os, signal, socket, sys, threading, time
 options = dict(argument.split("=", 1) for argument in sys.argv[1:])
 seconds = lambda name: float(options.get(name, 0))

@@ -1,5 +1,5 @@
-//! What a program that runs during setup is called: by its name and its plain subcommands, never
-//! by its arguments, which may be secrets.
+//! What programs are called: by their names, and those that run during setup by their plain
+//! subcommands too; never by their arguments, which may be secrets.
 
 /// Programs with subcommands, and the words that are known to be such. What is not here is no
 /// subcommand, whatever it looks like.
@@ -86,21 +86,53 @@ const MODULES: &[&str] = &[
     "conda",
 ];
 
-/// Programs that only hold others together.
-const GLUE: &[&str] =
-    &["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "tee"];
+const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"];
+
+/// Programs that, as shells do, only hold others together.
+const GLUE: &[&str] = &["busybox", "tee"];
 
 /// The name of a process with this command line, if it is worth one.
 pub fn name(command_line: &[String]) -> Option<String> {
     let (program, arguments) = command_line.split_first()?;
     let program = base_name(program);
-    if program.is_empty() || GLUE.contains(&program) {
+    if program.is_empty() || SHELLS.contains(&program) || GLUE.contains(&program) {
         return None;
     }
     if is_python(program) {
         return Some(python(program, arguments));
     }
     Some(with_subcommands(program, program, arguments))
+}
+
+/// The program of a process with this command line; of a Python or a shell, what it runs.
+pub fn program(command_line: &[String]) -> Option<String> {
+    let (program, arguments) = command_line.split_first()?;
+    let program = base_name(program);
+    let mut arguments = arguments.iter().map(String::as_str);
+    let is_shell = SHELLS.contains(&program);
+    while (is_python(program) || is_shell)
+        && let Some(argument) = arguments.next()
+    {
+        match argument {
+            "-" => break,
+            // Few have any, and some of them a value.
+            long if long.starts_with("--") => break,
+            short if short.starts_with('-') => {
+                // One may stand behind others: -um is -u -m.
+                match short.chars().last() {
+                    _ if short.contains('c') => break,
+                    Some('m') if !is_shell => {
+                        return Some(format!("{program} -m {}", base_name(arguments.next()?)));
+                    }
+                    Some('X' | 'W') if !is_shell => drop(arguments.next()),
+                    Some('o' | 'O') if is_shell => drop(arguments.next()),
+                    _ => {}
+                }
+            }
+            script => return Some(base_name(script).to_owned()),
+        }
+    }
+    Some(program.to_owned()).filter(|program| !program.is_empty())
 }
 
 /// A Python is called by what it runs, where that is a program of its own: `python -m venv`, `pip
@@ -156,7 +188,32 @@ fn unversioned(program: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::name;
+    use super::{name, program};
+
+    #[test]
+    fn a_server_is_called_by_its_program_and_a_pythons_by_its_script() {
+        for (command_line, expected) in [
+            ("/opt/bin/vllm serve secret", "vllm"),
+            (".venv/bin/python .venv/bin/uvicorn app:app --key secret", "uvicorn"),
+            ("python3.12 -u -X dev -m uvicorn app:app", "python3.12 -m uvicorn"),
+            ("python -W ignore servers/app.py --token secret", "app.py"),
+            ("python3 -c secret", "python3"),
+            ("python3 -Buc secret", "python3"),
+            ("python3 -um app", "python3 -m app"),
+            ("python3 -", "python3"),
+            ("python3", "python3"),
+            ("-bash", "bash"),
+            ("/bin/sh -ec secret", "sh"),
+            ("/bin/sh -eu ./launch.sh secret", "launch.sh"),
+            ("bash -euo pipefail ./launch.sh secret", "launch.sh"),
+            ("nginx: master process secret", "nginx:"),
+            ("", ""),
+        ] {
+            let words: Vec<_> = command_line.split(' ').map(str::to_owned).collect();
+            assert_eq!(program(&words).unwrap_or_default(), expected, "{command_line}");
+        }
+        assert_eq!(program(&[]), None);
+    }
 
     #[test]
     fn programs_are_told_by_name_and_subcommand_and_nothing_else() {

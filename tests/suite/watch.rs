@@ -1,0 +1,437 @@
+//! `gym-startup watch` on servers that something else launches.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use gym_stamp::telemetry::Protocol;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+
+use crate::example::{DEADLINE, Dockerfile, Example, Server};
+use crate::ps::environment;
+use crate::support::collector::closed;
+use crate::support::rotel::Rotel;
+use crate::support::startup::{SERVE, Trace, attribute, free_port};
+use crate::support::toolbox::program;
+use crate::support::{Build, Ended, Run, Running, command, now_ns};
+
+const SPAWN: &str = "NEMO_GYM_STARTUP_SPAWN_NS";
+const SETUP_DONE: &str = "NEMO_GYM_STARTUP_SETUP_DONE_NS";
+const TRACEPARENT: &str = "NEMO_GYM_STARTUP_TRACEPARENT";
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}/")
+}
+
+fn watch(ready: &str) -> Run {
+    let run = command(env!("CARGO_BIN_EXE_gym-startup")).args(["watch", "--ready", ready]);
+    run.args(["--out", "out.jsonl"]).deadline(DEADLINE)
+}
+
+/// `serve.py` on `port`, with more of its options, in a launch of `setup`, a shell's line.
+fn launch(port: u16, setup: &str, options: &str) -> Run {
+    let gym_stamp = Build::Freestanding.binary().display();
+    let line = format!("{setup}; exec {gym_stamp} python3 -S serve.py port={port} {options}");
+    command("/bin/bash")
+        .file("serve.py", 0o644, SERVE)
+        .file("launch.sh", 0o755, line)
+        .args(["launch.sh"])
+        .entry(format!("{SPAWN}={}", now_ns()))
+}
+
+fn trace(ended: &Ended) -> Trace {
+    Trace::read(&ended.folder().join("out.jsonl"))
+}
+
+fn pid(span: &opentelemetry_proto::tonic::trace::v1::Span) -> i64 {
+    let pid = span.attributes.iter().find(|it| it.key == "process.pid").unwrap();
+    let Some(Value::IntValue(pid)) = pid.value.as_ref().unwrap().value else { panic!("{pid:?}") };
+    pid
+}
+
+/// Waits until `running` is about to look for the first time.
+fn until_watching(running: &Running) {
+    // What it asks by is open.
+    let fds = format!("/proc/{}/fd", running.pid());
+    running.wait_until(|| {
+        let open = fs::read_dir(&fds).into_iter().flatten().flatten();
+        let links = open.filter_map(|it| fs::read_link(it.path()).ok());
+        links.filter(|it| it == Path::new("anon_inode:[eventpoll]")).count() > 0
+    });
+}
+
+/// The record is what the environment of the process `server` holds, and ends with the first answer.
+#[track_caller]
+fn tells_of(ended: &Ended, server: i32, name: &str) {
+    let trace = trace(ended);
+    let holds = environment(server);
+    let root = trace.only("gym.server.startup");
+    let setup = trace.only("gym.server.startup.venv_setup");
+    let start = trace.only("gym.server.startup.server_start");
+    assert_eq!(trace.spans.len(), 3, "{:#?}", trace.spans);
+    assert_eq!(setup.start_time_unix_nano.to_string(), holds[SPAWN], "{ended}");
+    assert_eq!(setup.end_time_unix_nano.to_string(), holds[SETUP_DONE], "{ended}");
+    assert_eq!(start.start_time_unix_nano, setup.end_time_unix_nano);
+    assert_eq!(root.start_time_unix_nano, setup.start_time_unix_nano);
+    assert_eq!(root.end_time_unix_nano, start.end_time_unix_nano);
+    assert!(root.end_time_unix_nano < ended.ended_ns, "{ended}");
+    assert_eq!(pid(root), i64::from(server));
+    assert_eq!(attribute(root, "nemo.gym.server.name"), name);
+    for words in ["├─ venv_setup", "└─ server_start", "is ready, "] {
+        assert!(ended.stderr_text().contains(words), "no '{words}'\n{ended}");
+    }
+}
+
+/// Watches the example from before its launch until it is ready.
+fn watched(example: Example, args: &[&str]) -> (Ended, Server) {
+    let watching =
+        watch(&url(example.port)).args(args.iter().copied()).var("LANG", "C.UTF-8").spawn();
+    until_watching(&watching);
+    let server = example.start();
+    (watching.wait().exits(0), server.answers())
+}
+
+#[test]
+fn a_server_under_its_launch_script() {
+    let example = Example::launched_by("./launch.sh").with_venv();
+    let example = example.entry(format!("{SPAWN}={}", now_ns()));
+    let (ended, server) = watched(example, &[]);
+    tells_of(&ended, server.pid(), "uvicorn");
+}
+
+#[test]
+fn a_uvicorn_with_workers_is_its_main_process() {
+    let example = Example::launched_by("./launch.sh").with_venv().args(["--workers", "2"]);
+    let example = example.entry(format!("{SPAWN}={}", now_ns()));
+    let example = example.entry("NEMO_GYM_CONFIG_PATH=policy_model");
+    let (ended, server) = watched(example, &["--type", "responses_api_models"]);
+    tells_of(&ended, server.running.pid(), "policy_model");
+    let root = trace(&ended).only("gym.server.startup").clone();
+    assert_eq!(attribute(&root, "nemo.gym.server.type"), "responses_api_models");
+}
+
+#[test]
+fn process_1_of_a_container_from_outside() {
+    let dockerfile = Dockerfile::read();
+    let example = Example::launched_by(program("unshare", "util-linux")).with_venv();
+    let command = dockerfile.command_on(example.port);
+    // The container is there for a while before its server is spawned.
+    let example = example.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+    let example = example.args(["sh", "-c", "sleep 0.3; exec \"$@\"", "sh"]);
+    let (ended, server) = watched(example.args(&dockerfile.entrypoint).args(&command), &[]);
+    tells_of(&ended, server.pid(), "uvicorn");
+    let note = "gym-startup: its container was started ";
+    assert!(ended.stderr_text().contains(note), "no '{note}'\n{ended}");
+    assert!(ended.stderr_text().contains(" before it was spawned\n"), "{ended}");
+}
+
+#[test]
+fn process_1_of_a_container_from_within_it() {
+    let dockerfile = Dockerfile::read();
+    let example = Example::launched_by(program("unshare", "util-linux")).with_venv();
+    let command = dockerfile.command_on(example.port);
+    let watch = format!(
+        "{} watch --pid 1 --ready {} --out out.jsonl 2>watch.log; echo $? >status",
+        env!("CARGO_BIN_EXE_gym-startup"),
+        url(example.port)
+    );
+    let folder = example.run.folder().to_owned();
+    let example = example.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+    let example = example.args(["sh", "-c", &format!("({watch}) & exec \"$@\""), "sh"]);
+    let server = example.args(&dockerfile.entrypoint).args(&command).start().answers();
+    server.running.wait_until(|| folder.join("status").exists());
+    let log = fs::read_to_string(folder.join("watch.log")).unwrap();
+    server.running.wait_until(|| fs::read_to_string(folder.join("status")).unwrap() == "0\n");
+    let trace = Trace::read(&folder.join("out.jsonl"));
+    let setup = trace.only("gym.server.startup.venv_setup");
+    assert_eq!(setup.start_time_unix_nano, server.stamp(SPAWN), "{log}");
+    assert_eq!(setup.end_time_unix_nano, server.stamp(SETUP_DONE), "{log}");
+    assert_eq!(pid(setup), 1);
+    assert!(log.contains("uvicorn (process 1) is ready, "), "{log}");
+}
+
+#[test]
+fn a_real_collector_gets_it_under_the_span_that_the_server_was_given() {
+    for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
+        let rotel = Rotel::start(&format!("watch-{protocol:?}"));
+        let port = free_port();
+        let server =
+            launch(port, "sleep 0.3", "after=0.5").entry(format!("{TRACEPARENT}={PARENT}"));
+        let server = server.entry("NEMO_GYM_CONFIG_PATH=judge").spawn();
+        let watching = watch(&url(port))
+            .args(["--pid", &server.pid().to_string(), "--type", "judges"])
+            .var("OTEL_EXPORTER_OTLP_ENDPOINT", rotel.url(protocol))
+            .var("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.as_str());
+        let ended = watching.run().exits(0);
+        let spans = rotel.spans(3);
+        let root = spans.iter().find(|span| span.name == "gym.server.startup").unwrap();
+        assert_eq!(root.trace, "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(root.parent, "b7ad6b7169203331");
+        let holds = environment(server.pid());
+        for (name, start) in [("venv_setup", SPAWN), ("server_start", SETUP_DONE)] {
+            let name = format!("gym.server.startup.{name}");
+            let stage = spans.iter().find(|span| span.name == name).unwrap();
+            assert_eq!(stage.parent, root.id);
+            assert_eq!(stage.start, holds[start], "{ended}");
+        }
+        let resource = root.resource.join("\n");
+        for words in ["service.name: Str(nemo-gym/judge)", "nemo.gym.server.type: Str(judges)"] {
+            assert!(resource.contains(words), "no '{words}' in\n{resource}");
+        }
+        assert!(resource.contains(&format!("process.pid: Int({})", server.pid())), "{resource}");
+        assert!(!resource.contains("service.version"), "{resource}");
+    }
+}
+
+#[test]
+fn a_collector_that_is_not_there_is_a_line_and_no_more() {
+    let port = free_port();
+    let server = launch(port, "sleep 0.3", "").spawn();
+    let ended = watch(&url(port))
+        .args(["--pid", &server.pid().to_string()])
+        .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", closed()))
+        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "500")
+        .run()
+        .exits(0);
+    assert!(ended.stderr_text().contains("3 spans not accepted: "), "{ended}");
+    trace(&ended).only("gym.server.startup.server_start");
+}
+
+#[test]
+fn a_bad_traceparent_is_warned_of_and_a_trace_of_its_own_begun() {
+    let port = free_port();
+    let server = launch(port, "sleep 0.3", "").entry(format!("{TRACEPARENT}=00-0-0-00")).spawn();
+    let ended = watch(&url(port)).args(["--pid", &server.pid().to_string()]).run().exits(0);
+    let words = format!("serve.py (process {}): its {TRACEPARENT} is ignored: not a", server.pid());
+    assert!(ended.stderr_text().contains(&words), "{ended}");
+    assert_eq!(trace(&ended).only("gym.server.startup").parent_span_id, b"");
+}
+
+#[test]
+fn one_that_was_ready_before_has_no_time_of_it() {
+    let port = free_port();
+    let server = launch(port, "sleep 0.1", "").spawn();
+    let address = ("127.0.0.1", port);
+    server.wait_until(|| std::net::TcpStream::connect(address).is_ok());
+    for args in [vec![], vec!["--pid".to_owned(), server.pid().to_string()]] {
+        let ended = watch(&url(port)).args(&args).run().exits(0);
+        let words = format!(
+            "gym-startup: serve.py (process {}) was ready when it was first asked: since when is \
+             not known\n",
+            server.pid()
+        );
+        assert!(ended.stderr_text().contains(&words), "{ended}");
+        let trace = trace(&ended);
+        let setup = trace.only("gym.server.startup.venv_setup");
+        let root = trace.only("gym.server.startup");
+        assert_eq!(trace.spans.len(), 2);
+        assert_eq!(root.end_time_unix_nano, setup.end_time_unix_nano);
+        assert_eq!(setup.end_time_unix_nano.to_string(), environment(server.pid())[SETUP_DONE]);
+    }
+}
+
+#[test]
+fn one_that_answers_503_first_is_not_ready() {
+    let port = free_port();
+    let server = launch(port, "true", "for=1").spawn();
+    let ended = watch(&url(port)).run().exits(0);
+    assert!(ended.stderr_text().contains(": answers 503; not ready yet\n"), "{ended}");
+    let start = trace(&ended).only("gym.server.startup.server_start").clone();
+    assert!(start.end_time_unix_nano - start.start_time_unix_nano >= 1_000_000_000, "{start:?}");
+    drop(server);
+}
+
+#[test]
+fn one_that_ends_first_is_recorded_as_far_as_it_came() {
+    for (setup, options, stages) in [
+        ("sleep 0.5; exit 3", "", &["unfinished"][..]),
+        ("true", "after=1000", &["venv_setup", "unfinished"]),
+    ] {
+        let port = free_port();
+        let server = launch(port, setup, options).spawn();
+        let watching = watch(&url(port)).args(["--pid", &server.pid().to_string()]).spawn();
+        until_watching(&watching);
+        if !options.is_empty() {
+            server.wait_until(|| environment(server.pid()).contains_key(SETUP_DONE));
+            thread::sleep(Duration::from_millis(500));
+            server.signal(Signal::SIGKILL);
+        }
+        // Its parent, which is the test, has not waited for it: how it ended is seen.
+        let how = if options.is_empty() { "exited with status 3" } else { "was ended by SIGKILL" };
+        let ended = watching.wait().exits(1);
+        let words = format!("(process {}) {how} before it was ready\n", server.pid());
+        assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+        let trace = trace(&ended);
+        let root = trace.only("gym.server.startup");
+        let told: Vec<_> = trace
+            .children(root)
+            .iter()
+            .map(|it| attribute(it, "nemo.gym.startup.stage").to_owned())
+            .collect();
+        assert_eq!(told, stages, "{ended}");
+        let failed = [root, trace.only("gym.server.startup.unfinished")];
+        for span in failed {
+            let status = span.status.as_ref().unwrap();
+            assert_eq!(status.code, 2, "{span:?}");
+            assert!(status.message.contains(how), "{span:?}");
+        }
+    }
+}
+
+#[test]
+fn one_that_is_not_ready_in_time() {
+    let port = free_port();
+    let server = launch(port, "sleep 1000", "").spawn();
+    let pid = server.pid().to_string();
+    let ended = watch(&url(port)).args(["--pid", &pid, "--timeout", "0.4"]).run().exits(124);
+    let words = format!("was not ready at {} within 400 ms: Connection refused\n", url(port));
+    assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+    trace(&ended).only("gym.server.startup.unfinished");
+
+    let ended = watch(&url(port)).args(["--quiet", "--timeout", "0.2s"]).run().exits(124);
+    let words = format!(
+        "gym-startup: --out: nothing is known that could be recorded\n\
+         gym-startup: the server was not ready at {} within 200 ms: Connection refused\n",
+        url(port)
+    );
+    ended.says(words);
+}
+
+#[test]
+fn a_signal_ends_the_watch_and_leaves_the_server() {
+    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        let port = free_port();
+        let server = launch(port, "sleep 1000", "").spawn();
+        let watching =
+            watch(&url(port)).args(["--name", "judge", "--pid", &server.pid().to_string()]).spawn();
+        until_watching(&watching);
+        watching.signal(signal);
+        let ended = watching.wait().exits(status);
+        let words =
+            format!("ended by {signal} before judge (process {}) was ready\n", server.pid());
+        assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+        assert!(!ended.folder().join("out.jsonl").exists(), "{ended}");
+        kill(Pid::from_raw(server.pid()), None).unwrap();
+    }
+}
+
+#[test]
+fn what_servers_ignore_is_said_and_what_is_true_is_shown() {
+    for (environment, words, spans) in [
+        (format!("{SPAWN}=1700000000000000000 {SETUP_DONE}=soon"), format!("servers ignore {SETUP_DONE}: it is not a number"), 1),
+        (format!("{SPAWN}=1700000000000000000 {SETUP_DONE}=1600000000000000000"), format!("servers ignore {SETUP_DONE}: it is 27777h 47m before {SPAWN}"), 1),
+        (format!("{SETUP_DONE}=1600000000000000000"), format!("servers ignore {SETUP_DONE}: {SPAWN} is not set"), 0),
+        (format!("{SPAWN}= {SETUP_DONE}=1600000000000000000"), format!("servers ignore both stamps: {SPAWN} is empty"), 0),
+        (format!("{SPAWN}=1700000000000000000"), "it has no stamp of the end of its setup: setup and start are not told apart".to_owned(), 1),
+        (String::new(), "it has no stamp in its environment, or has written over it, so nothing is known of its setup: put gym-stamp before its command".to_owned(), 0),
+    ] {
+        let port = free_port();
+        let line = format!("exec env {environment} python3 -S serve.py port={port} after=0.5");
+        let server = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
+        let ended = watch(&url(port)).args(["--pid", &server.pid().to_string()]).run().exits(0);
+        assert!(ended.stderr_text().contains(&format!("gym-startup: {words}\n")), "no '{words}'\n{ended}");
+        let since = if spans == 0 { "its process was started" } else { "it was spawned" };
+        assert!(ended.stderr_text().contains(&format!(" after {since}\n")), "{ended}");
+        let out = ended.folder().join("out.jsonl");
+        match spans {
+            0 => assert!(!out.exists(), "{ended}"),
+            _ => assert_eq!(Trace::read(&out).spans.len(), spans, "{ended}"),
+        }
+    }
+}
+
+#[test]
+fn a_unix_socket_is_found_by_its_path() {
+    let server = launch(0, "sleep 0.3", "after=0.3 unix=a.sock");
+    let path = server.folder().join("a.sock");
+    let watching = watch(&format!("unix:{}", path.display())).spawn();
+    until_watching(&watching);
+    let server = server.spawn();
+    let ended = watching.wait().exits(0);
+    let setup = trace(&ended).only("gym.server.startup.venv_setup").clone();
+    assert_eq!(pid(&setup), i64::from(server.pid()));
+    assert_eq!(setup.end_time_unix_nano.to_string(), environment(server.pid())[SETUP_DONE]);
+}
+
+/// As behind the proxy of a published port.
+#[test]
+fn a_stamped_server_in_another_network_namespace_goes_before_an_unstamped_one_here() {
+    let port = free_port();
+    let server = launch(port, "ip link set lo up", "").under(["unshare", "--net"]).spawn();
+    server.wait_until(|| {
+        let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.pid()));
+        table.is_ok_and(|table| table.contains(&format!("0100007F:{port:04X} 00000000:0000 0A")))
+    });
+    let watching = watch(&url(port)).spawn();
+    until_watching(&watching);
+    let line = format!("exec python3 -S serve.py port={port}");
+    let proxy = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
+    let ended = watching.wait().exits(0);
+    assert_eq!(pid(trace(&ended).only("gym.server.startup")), i64::from(server.pid()), "{ended}");
+    drop(proxy);
+}
+
+#[test]
+fn several_stamped_servers_at_one_place_are_not_guessed_at() {
+    let port = free_port();
+    let both = "import socket, time\ns = socket.socket()\n\
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n\
+                s.bind(('127.0.0.1', {}))\ns.listen()\ntime.sleep(1000)\n";
+    let server = |done: u32| {
+        let script = both.replace("{}", &port.to_string());
+        let run = command(program("python3", "python3")).args(["-S", "-c", &script]);
+        run.entry(format!("{SPAWN}=1")).entry(format!("{SETUP_DONE}={done}")).spawn()
+    };
+    let servers = [server(1), server(2)];
+    servers[0].wait_until(|| {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        table.matches(&format!("0100007F:{port:04X} 00000000:0000 0A")).count() == 2
+    });
+    let ended = watch(&format!("tcp://127.0.0.1:{port}")).run().exits(1);
+    let text = ended.stderr_text();
+    assert!(
+        text.contains("several stamped servers listen there: say by --pid which of "),
+        "{ended}"
+    );
+    assert!(servers.iter().all(|it| text.contains(&it.pid().to_string())), "{ended}");
+}
+
+#[test]
+fn what_cannot_be_watched_says_why() {
+    let port = free_port();
+    let server = launch(port, "true", "").spawn();
+    server.wait_until(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let pid = server.pid().to_string();
+    watch(&url(port))
+        .args(["--pid", "999999999"])
+        .run()
+        .exits(1)
+        .says("gym-startup: --pid: there is no process 999999999\n");
+    watch(&url(port)).args(["--pid", &pid]).user(65534).run().exits(1).says(format!(
+        "gym-startup: --pid: the environment of process {pid} may not be read: run as root, or as \
+         its user\n"
+    ));
+    let ended = watch(&url(port)).user(65534).run().exits(1);
+    let words = " processes could not be read, and none of the others listens there: run as root, \
+                 or name the process by --pid\n";
+    assert!(ended.stderr_text().contains(&format!("{} answers, but ", url(port))), "{ended}");
+    assert!(ended.stderr_text().ends_with(words), "{ended}");
+}
+
+#[test]
+fn a_wrong_command_line_says_all_that_is_wrong() {
+    let args =
+        ["watch", "--ready", "localhost:8000", "--expect", "1", "--timeout", "soon", "--pid=0"];
+    command(env!("CARGO_BIN_EXE_gym-startup")).args(args).run().exits(2).says(
+        "gym-startup: --expect: 1 is not an HTTP status; they are 100 to 599\n\
+         gym-startup: --ready: \"localhost:8000\": no scheme; it is http://HOST:PORT/PATH, \
+         https://HOST:PORT/PATH, tcp://HOST:PORT or unix:/PATH\n\
+         gym-startup: --timeout: \"soon\" is not a time; it takes a number of seconds, or a time \
+         such as 90s, 5m, 1m 30s, 500ms\n\
+         gym-startup: --pid: a process has a number greater than zero\n",
+    );
+}
