@@ -7,6 +7,7 @@
 mod launch;
 pub mod link;
 mod listeners;
+mod minded;
 mod output;
 mod probe;
 mod rhythm;
@@ -34,13 +35,14 @@ use tokio_rustls::TlsConnector;
 use crate::ending::{Ending, Progress};
 use crate::events::{Event, Exit};
 use crate::fleet::Ready;
-use crate::proc::{Process, Processes};
+use crate::proc::Processes;
 use crate::{proc, process};
 use launch::Launched;
 pub use launch::OUTER;
 use link::{Command, Lines, Orders, Outlet};
 use listeners::Listeners;
 use output::Output;
+use minded::Minded;
 use probe::Answer;
 use rhythm::Rhythm;
 use server::{Probing, Server, State};
@@ -170,8 +172,7 @@ struct Keeper {
     listeners: Listeners,
     ports: Rhythm,
     looks: Rhythm,
-    /// The front's own processes, which nobody ends when it is gone.
-    minded: Vec<Process>,
+    minded: Minded,
     ending: Option<Ending>,
     ending_again: Instant,
     over: bool,
@@ -199,7 +200,7 @@ impl Keeper {
             listeners: Listeners::new(),
             ports: Rhythm::new(),
             looks: Rhythm::new(),
-            minded: Vec::new(),
+            minded: Minded::new(),
             ending: None,
             ending_again: Instant::now(),
             over: false,
@@ -252,6 +253,7 @@ impl Keeper {
             return Instant::now();
         }
         let mut due = Instant::now() + Duration::from_secs(60);
+        due = self.minded.due().map_or(due, |look| due.min(look));
         for server in &self.servers {
             match server.state {
                 state if state.awaits_ready() => {
@@ -280,9 +282,7 @@ impl Keeper {
                     self.pass(signal);
                 }
             }
-            Message::Command(Command::Mind(pid)) => {
-                self.minded.extend(Processes::now().get(pid));
-            }
+            Message::Command(Command::Mind(pid)) => self.minded.add(pid),
             Message::FrontGone => self.end_with_front(),
             Message::Signal(Signal::SIGCHLD) => self.reap(),
             Message::Signal(signal @ (Signal::SIGUSR1 | Signal::SIGUSR2)) => self.pass(signal),
@@ -295,6 +295,9 @@ impl Keeper {
     fn work(&mut self) {
         if !self.just_ready.is_empty() {
             self.tell_ready();
+        }
+        if self.minded.due().is_some_and(|due| Instant::now() >= due) {
+            self.minded.look();
         }
         if self.ending.is_some() {
             return self.go_on_ending();
@@ -452,8 +455,8 @@ impl Keeper {
 
     /// A front that has said to end the servers waits for its own processes itself.
     fn end_with_front(&mut self) {
-        let minded = std::mem::take(&mut self.minded);
         self.end(self.first_signal());
+        let minded = self.minded.known();
         self.ending = self.ending.take().map(|ending| ending.including(minded));
     }
 

@@ -51,6 +51,18 @@ fn what_the_front_itself_started_does_not_outlive_it() {
     started.all_gone_after(Signal::SIGKILL, front);
 }
 
+#[test]
+fn what_the_front_started_and_let_go_of_does_not_outlive_it() {
+    let started = with_strays()
+        .args(["--then", "(setsid sleep 1000 &); (sleep 1000 &); exec sleep 1000"])
+        .spawn()
+        .until(5, "sleep\u{0}1000");
+    // The longest pause between two looks, and more.
+    thread::sleep(Duration::from_secs(3));
+    let front = started.pid();
+    started.all_gone_after(Signal::SIGKILL, front);
+}
+
 fn unready() -> Started {
     startup().serves("one", "after=1000").spawn().until(1, "serve.py")
 }
