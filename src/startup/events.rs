@@ -130,6 +130,8 @@ pub enum Trouble {
     ThenFailed { status: u8 },
     /// The process that owns the servers is gone.
     KeeperLost,
+    /// It was stopped or hangs, and was ended for that.
+    KeeperSilent,
 }
 
 /// Who is told of a run, at the terminal or in lines.

@@ -104,8 +104,10 @@ struct Keeper {
     ending: bool,
     /// It has said that they have ended.
     over: bool,
-    /// When it is too late to say that.
+    /// When it is too late to say that, or to say anything.
     deadline: Option<Instant>,
+    /// When it will have been silent for longer than any server may take.
+    silent: Option<Instant>,
 }
 
 /// An exporter at work.
@@ -152,8 +154,15 @@ impl Front {
         let (events, to) = (control.try_clone()?, sender.clone());
         thread::spawn(move || hear_keeper(events, &to));
         thread::spawn(move || hear_signals(&signals, &sender));
-        let keeper =
-            Keeper { pid, control, connected: true, ending: false, over: false, deadline: None };
+        let keeper = Keeper {
+            pid,
+            control,
+            connected: true,
+            ending: false,
+            over: false,
+            deadline: None,
+            silent: at_the_latest(&plan),
+        };
         let ready = vec![false; plan.servers.len()];
         Ok(Self {
             plan,
@@ -194,7 +203,7 @@ impl Front {
 
     fn next_deadline(&self) -> Option<Instant> {
         let export = self.export.as_ref().map(|export| export.deadline);
-        self.keeper.deadline.into_iter().chain(export).min()
+        self.keeper.deadline.into_iter().chain(self.keeper.silent).chain(export).min()
     }
 
     fn take(&mut self, message: Option<Message>) {
@@ -209,7 +218,7 @@ impl Front {
             Some(Message::Signal { signal, from_terminal }) => self.end_for(signal, from_terminal),
             Some(Message::KeeperGone) => {
                 self.keeper.connected = false;
-                self.keeper.deadline = None;
+                (self.keeper.deadline, self.keeper.silent) = (None, None);
                 if !self.keeper.over {
                     self.decide(FAILED, Failure::Failed, Trouble::KeeperLost);
                 }
@@ -219,6 +228,10 @@ impl Front {
     }
 
     fn take_event(&mut self, event: Event) {
+        if !self.up && !self.keeper.ending {
+            self.keeper.deadline = None;
+            self.keeper.silent = at_the_latest(&self.plan);
+        }
         self.record.take(&event, &self.plan);
         self.telling.event(event.clone());
         match event {
@@ -266,6 +279,7 @@ impl Front {
     /// Every server is ready.
     fn be_up(&mut self) {
         self.up = true;
+        self.keeper.silent = None;
         let spans = self.record.finish();
         self.keep_and_show(spans);
         match self.plan.when_ready.clone() {
@@ -364,6 +378,7 @@ impl Front {
             },
             Trouble::ThenFailed { status } => format!("--then ended with status {status}"),
             Trouble::KeeperLost => "the process that owns the servers was lost".to_owned(),
+            Trouble::KeeperSilent => "the process that owns the servers fell silent".to_owned(),
         }
     }
 
@@ -405,6 +420,11 @@ impl Front {
             // It hangs, or is stopped. What it leaves comes to us.
             self.keeper.deadline = None;
             kill(self.keeper.pid, Signal::SIGKILL).unwrap_or_default();
+            self.decide(FAILED, Failure::Failed, Trouble::KeeperSilent);
+        }
+        if self.keeper.silent.take_if(|silent| now >= *silent).is_some() {
+            // Or we were stopped ourselves, and what it said meanwhile is still on its way.
+            self.keeper.deadline.get_or_insert(now + KEEPER_SLACK);
         }
         if let Some(export) = &mut self.export
             && now >= export.deadline
@@ -449,7 +469,7 @@ impl Keeper {
 
     fn end(&mut self, grace: Duration) {
         if !self.ending && self.connected {
-            self.ending = true;
+            (self.ending, self.silent) = (true, None);
             self.command(Command::End);
             self.deadline = Instant::now().checked_add(grace * 2 + KEEPER_SLACK);
         }
@@ -463,6 +483,12 @@ impl Keeper {
         let deadline = Instant::now() + KEEPER_SLACK;
         self.deadline = Some(self.deadline.map_or(deadline, |before| before.min(deadline)));
     }
+}
+
+/// When the keeper has something to say of every server of `plan`, if it says nothing before.
+fn at_the_latest(plan: &Plan) -> Option<Instant> {
+    let longer = |longest: Duration, server: &fleet::Server| Some(longest.max(server.timeout?));
+    Instant::now().checked_add(plan.servers.iter().try_fold(Duration::ZERO, longer)?)
 }
 
 fn write_line(mut to: &UnixStream, what: &impl serde::Serialize) -> io::Result<()> {

@@ -137,6 +137,11 @@ impl<'t> Verdict<'t> {
                 let what = "the process that owns the servers is gone, and so they are ended.";
                 bare(what.to_owned(), exit_advice(Exit::Signal(9)).to_owned())
             }
+            Trouble::KeeperSilent => {
+                let what = "the process that owns the servers was stopped, or hangs: it says \
+                            nothing for longer than any server may take. It and they are ended.";
+                bare(what.to_owned(), String::new())
+            }
         }
     }
 }
@@ -353,6 +358,10 @@ mod tests {
         gym-startup: the command of --then ended with status 127.
         127 is a shell's status for a command that is not there: is its environment
         installed, and its folder in PATH?
+        ");
+        assert_snapshot!(said(&Trouble::KeeperSilent), @r"
+        gym-startup: the process that owns the servers was stopped, or hangs: it says
+        nothing for longer than any server may take. It and they are ended.
         ");
         assert_snapshot!(said(&Trouble::KeeperLost), @r"
         gym-startup: the process that owns the servers is gone, and so they are ended.

@@ -85,11 +85,31 @@ fn a_keeper_that_is_stopped_does_not_keep_the_servers_from_ending() {
 }
 
 #[test]
+fn a_keeper_that_is_stopped_does_not_keep_a_timeout_from_coming() {
+    let started = startup()
+        .serves("one", "after=1000")
+        .args(["--timeout", "3s"])
+        .spawn()
+        .until(1, "serve.py");
+    kill(Pid::from_raw(started.keeper()), Signal::SIGSTOP).unwrap();
+    started
+        .wait()
+        .exits(1)
+        .outcome("failed")
+        .says(&["the process that owns the servers was stopped"]);
+}
+
+#[test]
 fn servers_of_a_stopped_front_go_on_and_their_readiness_is_seen_in_time() {
-    let started =
-        startup().serves("one", "after=0.5").spawn().until(1, "serve.py").signal(Signal::SIGSTOP);
+    let started = startup()
+        .serves("one", "after=0.5")
+        .args(["--timeout", "4s"])
+        .spawn()
+        .until(1, "serve.py")
+        .signal(Signal::SIGSTOP);
     started.running.wait_stopped();
-    thread::sleep(Duration::from_secs(2));
+    // For longer than the keeper may be silent.
+    thread::sleep(Duration::from_secs(5));
     let continued_ns = now_ns();
     let over = started
         .signal(Signal::SIGCONT)
