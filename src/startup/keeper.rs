@@ -15,6 +15,7 @@ mod server;
 mod sight;
 mod steps;
 mod watch;
+mod whose;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,13 +37,13 @@ use crate::ending::{Ending, Progress};
 use crate::events::{Event, Exit};
 use crate::fleet::Ready;
 use crate::proc::Processes;
-use crate::{proc, process};
+use crate::process;
 use launch::Launched;
 pub use launch::OUTER;
 use link::{Command, Lines, Orders, Outlet};
 use listeners::Listeners;
-use output::Output;
 use minded::Minded;
+use output::Output;
 use probe::Answer;
 use rhythm::Rhythm;
 use server::{Probing, Server, State};
@@ -222,8 +223,7 @@ impl Keeper {
             .collect();
         for (server, look) in looks.into_iter().enumerate() {
             if matches!(timeout_at(deadline, look).await, Ok(Ok(true))) {
-                let ready = self.orders.plan.servers.get(server).map(|it| &it.ready);
-                let holder = ready.and_then(probe::local_port).and_then(proc::holder);
+                let holder = self.holder(server).map(|holder| holder.to_string());
                 self.tell(&Event::PortTaken { server, holder });
                 return false;
             }
@@ -424,7 +424,8 @@ impl Keeper {
         if ended.is_empty() {
             return;
         }
-        let by_server = self.by_server(&Processes::now());
+        let processes = Processes::now();
+        let by_server = self.by_server(&processes);
         for (number, was_ready, exit, at_ns) in ended {
             let left = by_server.get(&number).is_some_and(|all| all.iter().any(|it| !it.ended));
             let Some(server) = self.servers.get_mut(number) else { continue };
@@ -434,7 +435,11 @@ impl Keeper {
             }
             server.state = State::Gone;
             let last_lines = server.last_lines();
-            self.tell(&Event::Exited { server: number, at_ns, exit, last_lines });
+            let stray = match exit {
+                Exit::Status(0) => whose::stray(&processes, &by_server).map(|it| it.to_string()),
+                _ => None,
+            };
+            self.tell(&Event::Exited { server: number, at_ns, exit, stray, last_lines });
         }
     }
 

@@ -239,9 +239,12 @@ impl Front {
                 self.keeper.over = true;
                 self.decide(FAILED, Failure::Failed, Trouble::PortTaken { server, holder });
             }
+            Event::PortTakenLater { server, holder, .. } => {
+                self.decide(FAILED, Failure::Failed, Trouble::PortTakenLater { server, holder });
+            }
             Event::NotSpawned { server, error, status, .. } => {
-                let status = if self.plan.one_server { status } else { FAILED };
-                self.decide(status, Failure::Failed, Trouble::NotSpawned { server, error });
+                let ours = if self.plan.one_server { status } else { FAILED };
+                self.decide(ours, Failure::Failed, Trouble::NotSpawned { server, error, status });
             }
             Event::Ready { server, .. } => {
                 self.ready.get_mut(server).into_iter().for_each(|ready| *ready = true);
@@ -249,22 +252,22 @@ impl Front {
                     self.be_up();
                 }
             }
-            Event::TimedOut { server, last_answer, last_lines, .. } if !self.up => {
+            Event::TimedOut { server, last_look, last_lines, .. } if !self.up => {
                 let others = self.ready.iter().enumerate();
                 let also = others.filter(|&(it, &ready)| it != server && !ready);
                 let also = also.map(|(it, _)| it).collect();
-                let trouble = Trouble::TimedOut { server, also, last_answer, last_lines };
+                let trouble = Trouble::TimedOut { server, also, last_look, last_lines };
                 self.decide(TIMED_OUT, Failure::Timeout, trouble);
             }
             Event::Exited { server, exit, last_lines, .. } if self.up => {
                 let trouble = Trouble::ExitedLater { server, exit, last_lines };
                 self.decide(FAILED, Failure::Failed, trouble);
             }
-            Event::Exited { server, exit, last_lines, .. } => {
+            Event::Exited { server, exit, stray, last_lines, .. } => {
                 // One that ended well was not ready all the same.
                 let own = exit.status().max(FAILED);
                 let status = if self.plan.one_server { own } else { FAILED };
-                let trouble = Trouble::ExitedEarly { server, exit, last_lines };
+                let trouble = Trouble::ExitedEarly { server, exit, stray, last_lines };
                 self.decide(status, Failure::Failed, trouble);
             }
             Event::Ended { .. } => {
@@ -366,7 +369,10 @@ impl Front {
             Trouble::PortTaken { server, .. } => {
                 format!("{}: something else already answers where it would", name(*server))
             }
-            Trouble::NotSpawned { server, error } => format!("{}: {error}", name(*server)),
+            Trouble::PortTakenLater { server, .. } => {
+                format!("{}: something else answers where it was to", name(*server))
+            }
+            Trouble::NotSpawned { server, error, .. } => format!("{}: {error}", name(*server)),
             Trouble::ExitedEarly { server, exit, .. } => {
                 format!("{} {exit} before it was ready", name(*server))
             }

@@ -153,6 +153,35 @@ fn a_server_that_daemonises_is_the_server() {
         .outcome("ready");
 }
 
+/// A launch that leaves a server which has kept nothing of it but what the test needs.
+fn forgetful_daemon(port: u16) -> String {
+    let serve = serve(port, "").replace("exec ", "");
+    format!("(exec env -i PATH=$PATH GYM_TEST_RUN=$GYM_TEST_RUN setsid {serve} >/dev/null 2>&1 &)")
+}
+
+#[test]
+fn a_daemon_that_lost_its_environment_can_only_be_that_of_the_one_server() {
+    let port = free_port();
+    startup()
+        .server("one", &forgetful_daemon(port), &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .outcome("ready");
+}
+
+#[test]
+fn a_daemon_that_lost_its_environment_is_told_of_among_several_servers() {
+    let port = free_port();
+    startup()
+        .server("one", &forgetful_daemon(port), &format!("http://127.0.0.1:{port}/"), "")
+        .serves("two", "after=1000")
+        .run()
+        .exits(1)
+        .outcome("failed")
+        .says(&["one exited with status 0 before it was ready, while", "of its launch: keep"]);
+}
+
 #[test]
 fn orphans_are_reaped() {
     let port = free_port();
