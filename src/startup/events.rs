@@ -29,10 +29,13 @@ pub enum Event {
     NotYet { server: usize, at_ns: u64, answer: String },
     /// The first answer that counts.
     Ready { server: usize, at_ns: u64 },
+    /// An answer that would count came from somebody else, who was not there at first.
+    PortTakenLater { server: usize, at_ns: u64, holder: String },
     /// Not ready within the server's timeout.
-    TimedOut { server: usize, at_ns: u64, last_answer: Option<String>, last_lines: Vec<String> },
-    /// None of the server's own processes is left, or its launch process failed.
-    Exited { server: usize, at_ns: u64, exit: Exit, last_lines: Vec<String> },
+    TimedOut { server: usize, at_ns: u64, last_look: Option<Unready>, last_lines: Vec<String> },
+    /// None of the server's own processes is left, or its launch process failed. `stray` runs on,
+    /// and may be the server's: nothing tells whose it is.
+    Exited { server: usize, at_ns: u64, exit: Exit, stray: Option<String>, last_lines: Vec<String> },
     /// The servers are being ended: the processes that are still there get `signal`.
     Ending { at_ns: u64, signal: String, processes: usize },
     /// No process is left, or just those that not even SIGKILL ends.
@@ -66,6 +69,29 @@ impl fmt::Display for NoStamp {
             Self::OutOfOrder => "its stamp is before its spawn or in the future: it does not count",
             Self::Unseen => "its processes are not seen here: when its setup ended is unknown",
         })
+    }
+}
+
+/// What a look found instead of a server that is ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unready {
+    /// Nobody takes a connection, and why.
+    Nobody(String),
+    /// A connection is taken, and nothing comes of it.
+    Silent,
+    /// It answers with an HTTP status that does not count.
+    Status(u16),
+    /// Something else comes of it.
+    Says(String),
+}
+
+impl fmt::Display for Unready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody(what) | Self::Says(what) => f.write_str(what),
+            Self::Silent => f.write_str("takes connections and does not answer"),
+            Self::Status(status) => write!(f, "answers {status}"),
+        }
     }
 }
 
@@ -111,15 +137,17 @@ pub enum Stream {
 pub enum Trouble {
     /// Somebody else answers where `server` would; nothing was started.
     PortTaken { server: usize, holder: Option<String> },
-    /// The server's program could not be run.
-    NotSpawned { server: usize, error: String },
-    /// It ended before it was ready.
-    ExitedEarly { server: usize, exit: Exit, last_lines: Vec<String> },
+    /// Somebody else answered where `server` was to, once it was started.
+    PortTakenLater { server: usize, holder: String },
+    /// The server's program could not be run. `status` is what a shell would exit with.
+    NotSpawned { server: usize, error: String, status: u8 },
+    /// It ended before it was ready, and left `stray` if anything.
+    ExitedEarly { server: usize, exit: Exit, stray: Option<String>, last_lines: Vec<String> },
     /// It was not ready in time. The others that were not either are in `also`.
     TimedOut {
         server: usize,
         also: Vec<usize>,
-        last_answer: Option<String>,
+        last_look: Option<Unready>,
         last_lines: Vec<String>,
     },
     /// All were ready, and one ended.
@@ -130,6 +158,8 @@ pub enum Trouble {
     ThenFailed { status: u8 },
     /// The process that owns the servers is gone.
     KeeperLost,
+    /// It was stopped or hangs, and was ended for that.
+    KeeperSilent,
 }
 
 /// Who is told of a run, at the terminal or in lines.

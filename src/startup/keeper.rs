@@ -7,10 +7,12 @@
 mod launch;
 pub mod link;
 mod listeners;
+mod minded;
 mod output;
 mod server;
 mod sight;
 mod watch;
+mod whose;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,13 +34,14 @@ use crate::ending::{Ending, Progress};
 use crate::events::{Event, Exit};
 use crate::fleet::Ready;
 use crate::probe::Answer;
-use crate::proc::{Process, Processes};
+use crate::proc::Processes;
 use crate::rhythm::Rhythm;
-use crate::{probe, proc, process};
+use crate::{probe, process};
 use launch::Launched;
 pub use launch::OUTER;
 use link::{Command, Lines, Orders, Outlet};
 use listeners::Listeners;
+use minded::Minded;
 use output::Output;
 use server::{Probing, Server, State};
 use sight::{Launch, Sight};
@@ -167,8 +170,7 @@ struct Keeper {
     listeners: Listeners,
     ports: Rhythm,
     looks: Rhythm,
-    /// The front's own processes, which nobody ends when it is gone.
-    minded: Vec<Process>,
+    minded: Minded,
     ending: Option<Ending>,
     ending_again: Instant,
     over: bool,
@@ -196,7 +198,7 @@ impl Keeper {
             listeners: Listeners::new(),
             ports: Rhythm::new(),
             looks: Rhythm::new(),
-            minded: Vec::new(),
+            minded: Minded::new(),
             ending: None,
             ending_again: Instant::now(),
             over: false,
@@ -218,8 +220,7 @@ impl Keeper {
             .collect();
         for (server, look) in looks.into_iter().enumerate() {
             if matches!(timeout_at(deadline, look).await, Ok(Ok(true))) {
-                let ready = self.orders.plan.servers.get(server).map(|it| &it.ready);
-                let holder = ready.and_then(probe::local_port).and_then(proc::holder);
+                let holder = self.holder(server).map(|holder| holder.to_string());
                 self.tell(&Event::PortTaken { server, holder });
                 return false;
             }
@@ -249,6 +250,7 @@ impl Keeper {
             return Instant::now();
         }
         let mut due = Instant::now() + Duration::from_secs(60);
+        due = self.minded.due().map_or(due, |look| due.min(look));
         for server in &self.servers {
             match server.state {
                 state if state.awaits_ready() => {
@@ -277,9 +279,7 @@ impl Keeper {
                     self.pass(signal);
                 }
             }
-            Message::Command(Command::Mind(pid)) => {
-                self.minded.extend(Processes::now().get(pid));
-            }
+            Message::Command(Command::Mind(pid)) => self.minded.add(pid),
             Message::FrontGone => self.end_with_front(),
             Message::Signal(Signal::SIGCHLD) => self.reap(),
             Message::Signal(signal @ (Signal::SIGUSR1 | Signal::SIGUSR2)) => self.pass(signal),
@@ -292,6 +292,9 @@ impl Keeper {
     fn work(&mut self) {
         if !self.just_ready.is_empty() {
             self.tell_ready();
+        }
+        if self.minded.due().is_some_and(|due| Instant::now() >= due) {
+            self.minded.look();
         }
         if self.ending.is_some() {
             return self.go_on_ending();
@@ -418,7 +421,8 @@ impl Keeper {
         if ended.is_empty() {
             return;
         }
-        let by_server = self.by_server(&Processes::now());
+        let processes = Processes::now();
+        let by_server = self.by_server(&processes);
         for (number, was_ready, exit, at_ns) in ended {
             let left = by_server.get(&number).is_some_and(|all| all.iter().any(|it| !it.ended));
             let Some(server) = self.servers.get_mut(number) else { continue };
@@ -428,7 +432,11 @@ impl Keeper {
             }
             server.state = State::Gone;
             let last_lines = server.last_lines();
-            self.tell(&Event::Exited { server: number, at_ns, exit, last_lines });
+            let stray = match exit {
+                Exit::Status(0) => whose::stray(&processes, &by_server).map(|it| it.to_string()),
+                _ => None,
+            };
+            self.tell(&Event::Exited { server: number, at_ns, exit, stray, last_lines });
         }
     }
 
@@ -449,8 +457,8 @@ impl Keeper {
 
     /// A front that has said to end the servers waits for its own processes itself.
     fn end_with_front(&mut self) {
-        let minded = std::mem::take(&mut self.minded);
         self.end(self.first_signal());
+        let minded = self.minded.known();
         self.ending = self.ending.take().map(|ending| ending.including(minded));
     }
 

@@ -1,5 +1,6 @@
 //! Asks a server whether it is ready. Never through a proxy: what counts is what the server says.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, SignatureScheme};
 
+use crate::events::Unready;
 use crate::fleet::Ready;
 
 /// What one probe may take: a server that has the connection and is busy with something else
@@ -26,27 +28,39 @@ const REST_LIMIT: Duration = Duration::from_secs(1);
 /// The longest beginning of an answer that is looked at.
 const HEAD_BYTES: usize = 8 * 1024;
 
-/// What came of a probe.
+/// What is heard of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// The connection is there, and the answer is yet to come.
+    Awaited,
     /// The server is ready.
     Counts,
-    /// Somebody answers, and says something else.
-    NotYet(String),
-    /// Nobody is there.
-    Nobody(String),
+    /// It is not.
+    Unready(Unready),
 }
 
-/// Asks once, within [`LIMIT`], and has `tell` know at once what the answer is; the rest of it is
-/// read after that.
-pub async fn ask(ready: &Ready, tls: Option<&TlsConnector>, tell: impl FnOnce(Answer)) {
-    let rest = match timeout(LIMIT, begin(ready, tls)).await {
+fn says(what: String) -> Answer {
+    Answer::Unready(Unready::Says(what))
+}
+
+/// Asks once, within [`LIMIT`], and has `tell` know at once what the answer is, and before that
+/// whether one is awaited; the rest of it is read after that.
+pub async fn ask(ready: &Ready, tls: Option<&TlsConnector>, tell: impl Fn(Answer)) {
+    let connected = Cell::new(false);
+    let awaited = || {
+        connected.set(true);
+        tell(Answer::Awaited);
+    };
+    let rest = match timeout(LIMIT, begin(ready, tls, awaited)).await {
         Ok((answer, rest)) => {
             tell(answer);
             rest
         }
         Err(_) => {
-            tell(Answer::NotYet(format!("no answer within {} s", LIMIT.as_secs())));
+            tell(Answer::Unready(match connected.get() {
+                true => Unready::Silent,
+                false => Unready::Nobody(format!("no connection within {} s", LIMIT.as_secs())),
+            }));
             None
         }
     };
@@ -103,37 +117,43 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection for T {}
 
 type Rest = Option<Box<dyn Connection>>;
 
-async fn begin(ready: &Ready, tls: Option<&TlsConnector>) -> (Answer, Rest) {
+/// Has `awaited` know when only the answer is still to come.
+async fn begin(
+    ready: &Ready,
+    tls: Option<&TlsConnector>,
+    awaited: impl FnOnce(),
+) -> (Answer, Rest) {
     let result = match ready {
         Ready::Tcp { host, port } => connect(host, *port).await.map(|_| (Answer::Counts, None)),
         Ready::Unix { path, expect: None } => {
             UnixStream::connect(&**path).await.map(|_| (Answer::Counts, None))
         }
         Ready::Unix { path, expect } => match UnixStream::connect(&**path).await {
-            Ok(stream) => Ok(over_http(Box::new(stream), "localhost", "/", *expect).await),
+            Ok(stream) => {
+                awaited();
+                Ok(over_http(Box::new(stream), "localhost", "/", *expect).await)
+            }
             Err(error) => Err(error),
         },
-        Ready::Http { tls: false, host, port, target, expect } => {
+        Ready::Http { tls: over_tls, host, port, target, expect } => {
             match connect(host, *port).await {
                 Ok(stream) => {
-                    let authority = authority(host, *port, 80);
-                    Ok(over_http(Box::new(stream), &authority, target, *expect).await)
+                    awaited();
+                    let authority = authority(host, *port, if *over_tls { 443 } else { 80 });
+                    let stream: io::Result<Box<dyn Connection>> = match over_tls {
+                        false => Ok(Box::new(stream)),
+                        true => handshake(stream, host, tls).await,
+                    };
+                    match stream {
+                        Ok(stream) => Ok(over_http(stream, &authority, target, *expect).await),
+                        Err(error) => Ok((says(format!("no TLS: {error}")), None)),
+                    }
                 }
                 Err(error) => Err(error),
             }
         }
-        Ready::Http { tls: true, host, port, target, expect } => match connect(host, *port).await {
-            Ok(stream) => match handshake(stream, host, tls).await {
-                Ok(stream) => {
-                    let authority = authority(host, *port, 443);
-                    Ok(over_http(stream, &authority, target, *expect).await)
-                }
-                Err(error) => Ok((Answer::NotYet(format!("no TLS: {error}")), None)),
-            },
-            Err(error) => Err(error),
-        },
     };
-    result.unwrap_or_else(|error| (Answer::Nobody(plain(&error)), None))
+    result.unwrap_or_else(|error| (Answer::Unready(Unready::Nobody(plain(&error))), None))
 }
 
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
@@ -191,11 +211,11 @@ async fn over_http(
     };
     let answer = match status.await {
         Ok(status) if counts(status, expect) => Answer::Counts,
-        Ok(status) => Answer::NotYet(format!("answers {status}")),
+        Ok(status) => Answer::Unready(Unready::Status(status)),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Answer::NotYet("answers, but not in HTTP/1".to_owned())
+            says("answers, but not in HTTP/1".to_owned())
         }
-        Err(error) => Answer::NotYet(format!("closes the connection: {}", plain(&error))),
+        Err(error) => says(format!("closes the connection: {}", plain(&error))),
     };
     (answer, Some(stream))
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -47,6 +48,10 @@ impl Processes {
 
     pub fn get(&self, pid: i32) -> Option<&Process> {
         self.by_pid.get(&pid)
+    }
+
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.by_pid.keys().copied()
     }
 
     /// What `parent` started, or was left with.
@@ -173,37 +178,36 @@ pub fn command_line(pid: i32) -> Vec<String> {
         .collect()
 }
 
-/// Who listens on `port`, as `python3 (process 4711)`, if that can be seen.
-pub fn holder(port: u16) -> Option<String> {
-    let inodes: HashSet<String> = ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
-        .iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
-        .flat_map(|table| {
-            let lines = table.lines().filter(|line| listener(line.as_bytes()) == Some(port));
-            let inodes = lines.filter_map(|line| line.split_ascii_whitespace().nth(9));
-            inodes.map(|inode| format!("socket:[{inode}]")).collect::<Vec<_>>()
-        })
-        .collect();
-    let pids = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let pid = pids.find(|pid| {
-        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let mut files = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
-        files.any(|file| file.to_str().is_some_and(|file| inodes.contains(file)))
-    })?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(format!("{} (process {pid})", name.trim_end()))
+/// A process, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    pid: i32,
+    name: String,
 }
 
-/// The port in a line such as `  0: 0100007F:1F90 00000000:0000 0A …`, where `0A` is LISTEN.
-fn listener(line: &[u8]) -> Option<u16> {
-    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
-    let address = fields.nth(1)?;
-    if fields.nth(1)? != b"0A" {
-        return None;
+impl Named {
+    /// The process `pid`, if it is there.
+    pub fn of(pid: i32) -> Option<Self> {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        Some(Self { pid, name: name.trim_end().to_owned() })
     }
-    let port = address.rsplitn(2, |&byte| byte == b':').next()?;
-    u16::from_str_radix(std::str::from_utf8(port).ok()?, 16).ok()
+}
+
+impl fmt::Display for Named {
+    /// As `python3 (process 4711)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (process {})", self.name, self.pid)
+    }
+}
+
+/// The inodes of the sockets that a process has; none where that may not be read.
+pub fn sockets(pid: i32) -> HashSet<u32> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let files = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let inode = |file: PathBuf| {
+        file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u32>().ok()
+    };
+    files.filter_map(inode).collect()
 }
 
 /// The processes that wait for somebody else's lock on a file.

@@ -152,7 +152,9 @@ impl Record {
                     server.setup_done_ns = Some(*setup_done_ns);
                 }
             }
-            Event::TimedOut { at_ns, .. } | Event::Exited { at_ns, .. } => self.saw(*at_ns),
+            Event::PortTakenLater { at_ns, .. }
+            | Event::TimedOut { at_ns, .. }
+            | Event::Exited { at_ns, .. } => self.saw(*at_ns),
             _ => {}
         }
     }

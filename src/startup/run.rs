@@ -103,8 +103,10 @@ struct Keeper {
     ending: bool,
     /// It has said that they have ended.
     over: bool,
-    /// When it is too late to say that.
+    /// When it is too late to say that, or to say anything.
     deadline: Option<Instant>,
+    /// When it will have been silent for longer than any server may take.
+    silent: Option<Instant>,
 }
 
 /// An exporter at work.
@@ -151,8 +153,15 @@ impl Front {
         let (events, to) = (control.try_clone()?, sender.clone());
         thread::spawn(move || hear_keeper(events, &to));
         thread::spawn(move || hear_signals(&signals, &sender));
-        let keeper =
-            Keeper { pid, control, connected: true, ending: false, over: false, deadline: None };
+        let keeper = Keeper {
+            pid,
+            control,
+            connected: true,
+            ending: false,
+            over: false,
+            deadline: None,
+            silent: at_the_latest(&plan),
+        };
         let ready = vec![false; plan.servers.len()];
         Ok(Self {
             plan,
@@ -193,7 +202,7 @@ impl Front {
 
     fn next_deadline(&self) -> Option<Instant> {
         let export = self.export.as_ref().map(|export| export.deadline);
-        self.keeper.deadline.into_iter().chain(export).min()
+        self.keeper.deadline.into_iter().chain(self.keeper.silent).chain(export).min()
     }
 
     fn take(&mut self, message: Option<Message>) {
@@ -208,7 +217,7 @@ impl Front {
             Some(Message::Signal { signal, from_terminal }) => self.end_for(signal, from_terminal),
             Some(Message::KeeperGone) => {
                 self.keeper.connected = false;
-                self.keeper.deadline = None;
+                (self.keeper.deadline, self.keeper.silent) = (None, None);
                 if !self.keeper.over {
                     self.decide(FAILED, Failure::Failed, Trouble::KeeperLost);
                 }
@@ -218,6 +227,10 @@ impl Front {
     }
 
     fn take_event(&mut self, event: Event) {
+        if !self.up && !self.keeper.ending {
+            self.keeper.deadline = None;
+            self.keeper.silent = at_the_latest(&self.plan);
+        }
         self.record.take(&event, &self.plan);
         self.telling.event(event.clone());
         match event {
@@ -225,9 +238,12 @@ impl Front {
                 self.keeper.over = true;
                 self.decide(FAILED, Failure::Failed, Trouble::PortTaken { server, holder });
             }
+            Event::PortTakenLater { server, holder, .. } => {
+                self.decide(FAILED, Failure::Failed, Trouble::PortTakenLater { server, holder });
+            }
             Event::NotSpawned { server, error, status, .. } => {
-                let status = if self.plan.one_server { status } else { FAILED };
-                self.decide(status, Failure::Failed, Trouble::NotSpawned { server, error });
+                let ours = if self.plan.one_server { status } else { FAILED };
+                self.decide(ours, Failure::Failed, Trouble::NotSpawned { server, error, status });
             }
             Event::Ready { server, .. } => {
                 self.ready.get_mut(server).into_iter().for_each(|ready| *ready = true);
@@ -235,22 +251,22 @@ impl Front {
                     self.be_up();
                 }
             }
-            Event::TimedOut { server, last_answer, last_lines, .. } if !self.up => {
+            Event::TimedOut { server, last_look, last_lines, .. } if !self.up => {
                 let others = self.ready.iter().enumerate();
                 let also = others.filter(|&(it, &ready)| it != server && !ready);
                 let also = also.map(|(it, _)| it).collect();
-                let trouble = Trouble::TimedOut { server, also, last_answer, last_lines };
+                let trouble = Trouble::TimedOut { server, also, last_look, last_lines };
                 self.decide(TIMED_OUT, Failure::Timeout, trouble);
             }
             Event::Exited { server, exit, last_lines, .. } if self.up => {
                 let trouble = Trouble::ExitedLater { server, exit, last_lines };
                 self.decide(FAILED, Failure::Failed, trouble);
             }
-            Event::Exited { server, exit, last_lines, .. } => {
+            Event::Exited { server, exit, stray, last_lines, .. } => {
                 // One that ended well was not ready all the same.
                 let own = exit.status().max(FAILED);
                 let status = if self.plan.one_server { own } else { FAILED };
-                let trouble = Trouble::ExitedEarly { server, exit, last_lines };
+                let trouble = Trouble::ExitedEarly { server, exit, stray, last_lines };
                 self.decide(status, Failure::Failed, trouble);
             }
             Event::Ended { .. } => {
@@ -265,6 +281,7 @@ impl Front {
     /// Every server is ready.
     fn be_up(&mut self) {
         self.up = true;
+        self.keeper.silent = None;
         let spans = self.record.finish();
         self.keep_and_show(spans);
         match self.plan.when_ready.clone() {
@@ -351,7 +368,10 @@ impl Front {
             Trouble::PortTaken { server, .. } => {
                 format!("{}: something else already answers where it would", name(*server))
             }
-            Trouble::NotSpawned { server, error } => format!("{}: {error}", name(*server)),
+            Trouble::PortTakenLater { server, .. } => {
+                format!("{}: something else answers where it was to", name(*server))
+            }
+            Trouble::NotSpawned { server, error, .. } => format!("{}: {error}", name(*server)),
             Trouble::ExitedEarly { server, exit, .. } => {
                 format!("{} {exit} before it was ready", name(*server))
             }
@@ -363,6 +383,7 @@ impl Front {
             },
             Trouble::ThenFailed { status } => format!("--then ended with status {status}"),
             Trouble::KeeperLost => "the process that owns the servers was lost".to_owned(),
+            Trouble::KeeperSilent => "the process that owns the servers fell silent".to_owned(),
         }
     }
 
@@ -404,6 +425,11 @@ impl Front {
             // It hangs, or is stopped. What it leaves comes to us.
             self.keeper.deadline = None;
             kill(self.keeper.pid, Signal::SIGKILL).unwrap_or_default();
+            self.decide(FAILED, Failure::Failed, Trouble::KeeperSilent);
+        }
+        if self.keeper.silent.take_if(|silent| now >= *silent).is_some() {
+            // Or we were stopped ourselves, and what it said meanwhile is still on its way.
+            self.keeper.deadline.get_or_insert(now + KEEPER_SLACK);
         }
         if let Some(export) = &mut self.export
             && now >= export.deadline
@@ -448,7 +474,7 @@ impl Keeper {
 
     fn end(&mut self, grace: Duration) {
         if !self.ending && self.connected {
-            self.ending = true;
+            (self.ending, self.silent) = (true, None);
             self.command(Command::End);
             self.deadline = Instant::now().checked_add(grace * 2 + KEEPER_SLACK);
         }
@@ -462,6 +488,12 @@ impl Keeper {
         let deadline = Instant::now() + KEEPER_SLACK;
         self.deadline = Some(self.deadline.map_or(deadline, |before| before.min(deadline)));
     }
+}
+
+/// When the keeper has something to say of every server of `plan`, if it says nothing before.
+fn at_the_latest(plan: &Plan) -> Option<Instant> {
+    let longer = |longest: Duration, server: &fleet::Server| Some(longest.max(server.timeout?));
+    Instant::now().checked_add(plan.servers.iter().try_fold(Duration::ZERO, longer)?)
 }
 
 fn write_line(mut to: &UnixStream, what: &impl serde::Serialize) -> io::Result<()> {

@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 
-use crate::events::{Exit, Trouble};
+use crate::events::{Exit, Trouble, Unready};
 use crate::fleet::{Ready, Server};
 use crate::words::{harmless, wrapped};
 
 /// How many names are told of those that have the same trouble.
 const MOST_NAMES: usize = 5;
+
+const STRAY_ADVICE: &str = "What goes to the background is known by the environment of its launch: \
+                            keep that (no `env -i`), or have the server stay in the foreground.";
 
 const LOUD: Style = AnsiColor::Red.on_default().bold();
 
@@ -75,26 +78,38 @@ impl<'t> Verdict<'t> {
                 let name = name(*server);
                 bare(what, format!("End it, or have {name} and its `ready` use another place."))
             }
-            Trouble::NotSpawned { server, error } => {
+            Trouble::PortTakenLater { server, holder } => {
+                let name = name(*server);
+                let what = format!("what answers at {} is not {name} but {holder}.", url(*server));
+                bare(what, format!("End it, or have {name} and its `ready` use another place."))
+            }
+            Trouble::NotSpawned { server, error, status } => {
                 let what = format!("{} could not be started: {error}.", name(*server));
                 let program = servers.get(*server).and_then(|server| server.command.first());
                 let is_line = program.is_some_and(|it| it.to_string_lossy().contains(' '));
-                let advice = match is_line {
-                    true => {
+                let advice = match (status, is_line) {
+                    (127, true) => {
                         "A list is a program and its arguments; for a line that bash takes, write \
                          a string."
                     }
-                    false => {
+                    (127, false) => {
                         "A program is found in PATH, or by its path from the folder that the \
                          server starts in."
                     }
+                    _ => "",
                 };
                 bare(what, advice.to_owned())
             }
-            Trouble::ExitedEarly { server, exit, last_lines } => {
+            Trouble::ExitedEarly { server, exit, stray, last_lines } => {
                 let name = name(*server);
                 let what = format!("{name} {exit} before it was ready");
-                quoting(what, last_lines, name, exit_advice(*exit).to_owned())
+                match stray {
+                    Some(stray) => {
+                        let what = format!("{what}, while {stray} goes on in the background");
+                        quoting(what, last_lines, name, STRAY_ADVICE.to_owned())
+                    }
+                    None => quoting(what, last_lines, name, exit_advice(*exit).to_owned()),
+                }
             }
             Trouble::ExitedLater { server, exit, last_lines } => {
                 let name = name(*server);
@@ -102,21 +117,24 @@ impl<'t> Verdict<'t> {
                 let what = format!("{name} {exit} after all were ready{others}");
                 quoting(what, last_lines, name, exit_advice(*exit).to_owned())
             }
-            Trouble::TimedOut { server, also, last_answer, last_lines } => {
+            Trouble::TimedOut { server, also, last_look, last_lines } => {
                 let waited = servers.get(*server).and_then(|server| server.timeout);
                 let waited = waited.map(|it| format!(" within {}", humantime::format_duration(it)));
                 let also = also_not_ready(also, name);
-                let answer = match last_answer {
-                    Some(answer) => format!("at the last look: {answer}"),
+                let found = match last_look {
+                    Some(Unready::Silent) => {
+                        "it takes connections there and does not answer".into()
+                    }
+                    Some(unready) => format!("at the last look: {unready}"),
                     None => "nobody answered there".to_owned(),
                 };
                 let what = format!(
-                    "{} was not ready at {}{}{also}; {answer}",
+                    "{} was not ready at {}{}{also}; {found}",
                     name(*server),
                     url(*server),
                     waited.unwrap_or_default(),
                 );
-                let advice = timeout_advice(last_answer.as_deref(), ready(*server));
+                let advice = timeout_advice(last_look.as_ref(), ready(*server));
                 quoting(what, last_lines, name(*server), advice)
             }
             Trouble::Interrupted { signal, ready } => {
@@ -136,6 +154,11 @@ impl<'t> Verdict<'t> {
             Trouble::KeeperLost => {
                 let what = "the process that owns the servers is gone, and so they are ended.";
                 bare(what.to_owned(), exit_advice(Exit::Signal(9)).to_owned())
+            }
+            Trouble::KeeperSilent => {
+                let what = "the process that owns the servers was stopped, or hangs: it says \
+                            nothing for longer than any server may take. It and they are ended.";
+                bare(what.to_owned(), String::new())
             }
         }
     }
@@ -177,18 +200,20 @@ fn exit_advice(exit: Exit) -> &'static str {
     }
 }
 
-fn timeout_advice(last_answer: Option<&str>, ready: Option<&Ready>) -> String {
+fn timeout_advice(last_look: Option<&Unready>, ready: Option<&Ready>) -> String {
     let longer = "If it only needs longer: --timeout, or `timeout` in the fleet file.";
     let expects = matches!(
         ready,
         Some(Ready::Http { expect: Some(_), .. } | Ready::Unix { expect: Some(_), .. })
     );
-    match last_answer.and_then(|answer| answer.strip_prefix("answers ")) {
-        Some(status) if expects && status.starts_with(|it: char| it.is_ascii_digit()) => {
+    match last_look {
+        Some(Unready::Status(_)) if expects => {
             format!("Only the status that `expect` names counts. {longer}")
         }
-        Some(_) => longer.to_owned(),
-        None => format!("Does it listen at that address and port? {longer}"),
+        Some(Unready::Status(_) | Unready::Says(_) | Unready::Silent) => longer.to_owned(),
+        Some(Unready::Nobody(_)) | None => {
+            format!("Does it listen at that address and port? {longer}")
+        }
     }
 }
 
@@ -241,7 +266,8 @@ mod tests {
             "\x1b[31mModuleNotFoundError: No module named 'fastapi'\x1b[0m\r\n",
         ]);
         let exit = Exit::Status(1);
-        let early = Trouble::ExitedEarly { server: 0, exit, last_lines: last_lines.clone() };
+        let early =
+            Trouble::ExitedEarly { server: 0, exit, stray: None, last_lines: last_lines.clone() };
         assert_snapshot!(said(&early), @r"
         gym-startup: reward exited with status 1 before it was ready. Its last lines:
           | Traceback (most recent call last):
@@ -264,41 +290,58 @@ mod tests {
         ");
         let exit = Exit::Status(127);
         let last_lines = lines(&["bash: line 1: uvicorn: command not found"]);
-        assert_snapshot!(said(&Trouble::ExitedEarly { server: 0, exit, last_lines }), @r"
+        assert_snapshot!(said(&Trouble::ExitedEarly { server: 0, exit, stray: None, last_lines }), @r"
         gym-startup: reward exited with status 127 before it was ready. It wrote:
           | bash: line 1: uvicorn: command not found
         127 is a shell's status for a command that is not there: is its environment
         installed, and its folder in PATH?
         ");
-        let (exit, last_lines) = (Exit::Status(0), Vec::new());
-        assert_snapshot!(said(&Trouble::ExitedEarly { server: 0, exit, last_lines }), @r"
+        let ended_well = |stray: Option<&str>| Trouble::ExitedEarly {
+            server: 0,
+            exit: Exit::Status(0),
+            stray: stray.map(str::to_owned),
+            last_lines: Vec::new(),
+        };
+        assert_snapshot!(said(&ended_well(None)), @r"
         gym-startup: reward exited with status 0 before it was ready. It wrote nothing.
         A server stays: if this one goes to the background by itself, have it stay in
         the foreground.
+        ");
+        assert_snapshot!(said(&ended_well(Some("python3 (process 4711)"))), @r"
+        gym-startup: reward exited with status 0 before it was ready, while python3
+        (process 4711) goes on in the background. It wrote nothing.
+        What goes to the background is known by the environment of its launch: keep that
+        (no `env -i`), or have the server stay in the foreground.
         ");
     }
 
     #[test]
     fn a_server_that_was_not_ready_in_time_gave_an_answer_or_none() {
-        let trouble = |also: &[usize], last_answer: Option<&str>| Trouble::TimedOut {
+        let trouble = |also: &[usize], last_look| Trouble::TimedOut {
             server: 0,
             also: also.to_vec(),
-            last_answer: last_answer.map(str::to_owned),
+            last_look,
             last_lines: lines(&["loading weights"]),
         };
-        assert_snapshot!(said(&trouble(&[], Some("connection refused"))), @r"
+        assert_snapshot!(said(&trouble(&[], Some(Unready::Nobody("connection refused".to_owned())))), @r"
         gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s; at
         the last look: connection refused. It wrote:
           | loading weights
         Does it listen at that address and port? If it only needs longer: --timeout, or
         `timeout` in the fleet file.
         ");
-        assert_snapshot!(said(&trouble(&[1], Some("answers 404"))), @r"
+        assert_snapshot!(said(&trouble(&[1], Some(Unready::Status(404)))), @r"
         gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s, and
         neither was judge; at the last look: answers 404. It wrote:
           | loading weights
         Only the status that `expect` names counts. If it only needs longer: --timeout,
         or `timeout` in the fleet file.
+        ");
+        assert_snapshot!(said(&trouble(&[], Some(Unready::Silent))), @r"
+        gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s; it
+        takes connections there and does not answer. It wrote:
+          | loading weights
+        If it only needs longer: --timeout, or `timeout` in the fleet file.
         ");
         assert_snapshot!(said(&trouble(&[1, 2, 3, 4, 5, 6], None)), @r"
         gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s, and
@@ -311,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ran_says_why() {
+    fn who_else_answers_and_what_never_ran() {
         let holder = Some("python3 (pid 4711)".to_owned());
         assert_snapshot!(said(&Trouble::PortTaken { server: 1, holder }), @r"
         gym-startup: nothing was started, since something else already answers at
@@ -323,12 +366,23 @@ mod tests {
         http://127.0.0.1:8001/.
         End it, or have judge and its `ready` use another place.
         ");
-        let error = "uvicorn: No such file or directory".to_owned();
-        assert_snapshot!(said(&Trouble::NotSpawned { server: 2, error: error.clone() }), @r"
-        gym-startup: seed could not be started: uvicorn: No such file or directory.
+        let holder = "python3 (process 4711)".to_owned();
+        assert_snapshot!(said(&Trouble::PortTakenLater { server: 1, holder }), @r"
+        gym-startup: what answers at http://127.0.0.1:8001/ is not judge but python3
+        (process 4711).
+        End it, or have judge and its `ready` use another place.
+        ");
+        let not_spawned = |error: &str, status| Trouble::NotSpawned {
+            server: 2,
+            error: error.to_owned(),
+            status,
+        };
+        assert_snapshot!(said(&not_spawned("uvicorn: command not found", 127)), @r"
+        gym-startup: seed could not be started: uvicorn: command not found.
         A program is found in PATH, or by its path from the folder that the server
         starts in.
         ");
+        assert_snapshot!(said(&not_spawned("./serve: Permission denied", 126)), @"gym-startup: seed could not be started: ./serve: Permission denied.");
     }
 
     #[test]
@@ -336,7 +390,7 @@ mod tests {
         let error = "cd x && y: command not found".to_owned();
         let mut servers = servers();
         servers[0].command = vec!["cd x && y".into()];
-        let trouble = Trouble::NotSpawned { server: 0, error };
+        let trouble = Trouble::NotSpawned { server: 0, error, status: 127 };
         assert_snapshot!(paragraph(&trouble, &servers, None, 80, true, false), @r"
         gym-startup: reward could not be started: cd x && y: command not found.
         A list is a program and its arguments; for a line that bash takes, write a
@@ -353,6 +407,10 @@ mod tests {
         gym-startup: the command of --then ended with status 127.
         127 is a shell's status for a command that is not there: is its environment
         installed, and its folder in PATH?
+        ");
+        assert_snapshot!(said(&Trouble::KeeperSilent), @r"
+        gym-startup: the process that owns the servers was stopped, or hangs: it says
+        nothing for longer than any server may take. It and they are ended.
         ");
         assert_snapshot!(said(&Trouble::KeeperLost), @r"
         gym-startup: the process that owns the servers is gone, and so they are ended.

@@ -5,6 +5,7 @@
 mod report;
 mod target;
 
+use std::cell::RefCell;
 use std::path::{self, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,7 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 
 use crate::args;
-use crate::events::Exit;
+use crate::events::{Exit, Unready};
 use crate::exporter;
 use crate::fleet::{Ready, check, time};
 use crate::probe::{self, Answer};
@@ -137,7 +138,7 @@ fn watch_to_the_end(plan: &Plan) -> Result<u8, String> {
 fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<Outcome, String> {
     let deadline = plan.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut looks = Rhythm::new();
-    let mut last_answer = None;
+    let mut last_look = None;
     let mut was_not_ready = false;
     loop {
         let look = looks.look(|| target.look())?;
@@ -151,7 +152,7 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
         loop {
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
-                return Ok(Outcome::TimedOut { at_ns: SystemClock.now_ns(), last_answer });
+                return Ok(Outcome::TimedOut { at_ns: SystemClock.now_ns(), last_look });
             }
             let until = deadline.map_or(next, |deadline| next.min(deadline));
             let message = inbox.recv_timeout(until.saturating_duration_since(now));
@@ -164,16 +165,16 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
                         false => Outcome::Already,
                     });
                 }
-                Ok(Message::Answer { answer: Answer::NotYet(answer), .. }) => {
+                Ok(Message::Answer { answer: Answer::Awaited, .. }) => {}
+                Ok(Message::Answer { answer: Answer::Unready(unready), .. }) => {
                     was_not_ready = true;
-                    if !plan.quiet && last_answer.as_ref() != Some(&answer) {
-                        say(format_args!("{}: {answer}; not ready yet", target.name()));
+                    let is_somebody = !matches!(unready, Unready::Nobody(_));
+                    if is_somebody && !plan.quiet && last_look.as_ref() != Some(&unready) {
+                        say(format_args!("{}: {unready}; not ready yet", target.name()));
                     }
-                    last_answer = Some(answer);
-                }
-                Ok(Message::Answer { answer: Answer::Nobody(why), .. }) => {
-                    was_not_ready = true;
-                    last_answer.get_or_insert(why);
+                    if is_somebody || last_look.is_none() {
+                        last_look = Some(unready);
+                    }
                 }
                 Ok(Message::Signal(Signal::SIGCHLD)) => {}
                 Ok(Message::Signal(signal)) => return Ok(Outcome::Interrupted(signal)),
@@ -203,20 +204,18 @@ fn ask_until_ready(ready: &Ready, to: &Sender<Message>) {
     runtime.block_on(async {
         let mut pause = SHORTEST_PAUSE;
         loop {
-            let mut counts = false;
+            let last = RefCell::new(Answer::Awaited);
             let tell = |answer: Answer| {
-                counts = answer == Answer::Counts;
-                pause = match answer {
-                    Answer::NotYet(_) => (pause * 5 / 4).min(LONGEST_PAUSE),
-                    _ => SHORTEST_PAUSE,
-                };
+                last.replace(answer.clone());
                 let at_ns = SystemClock.now_ns();
                 to.send(Message::Answer { at_ns, answer }).unwrap_or_default();
             };
             probe::ask(ready, tls.as_ref(), tell).await;
-            if counts {
-                return;
-            }
+            pause = match last.into_inner() {
+                Answer::Counts => return,
+                Answer::Unready(Unready::Nobody(_)) => SHORTEST_PAUSE,
+                _ => (pause * 5 / 4).min(LONGEST_PAUSE),
+            };
             tokio::time::sleep(pause).await;
         }
     });

@@ -1,11 +1,13 @@
 //! How a run of `gym-startup run` ends: statuses, records, and nothing left of it.
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use rstest::rstest;
+use socket2::{Domain, Socket, Type};
 
 use crate::support::startup::{attribute, free_port, serve, startup};
 use crate::support::without_reader;
@@ -94,6 +96,27 @@ fn not_ready_in_time(#[case] options: &str) {
     };
     assert_eq!(outcome("late"), "timeout");
     assert_eq!(outcome("ready"), "ready");
+}
+
+#[rstest]
+#[case::at_the_first_probe("4s")]
+#[case::at_a_later_one("7s")]
+fn one_that_takes_connections_and_stays_silent(#[case] timeout: &str) {
+    let port = free_port();
+    let command = format!(
+        "exec python3 -S -c 'import socket, time; \
+         it = socket.create_server((\"127.0.0.1\", {port})); time.sleep(1000)'"
+    );
+    let over = startup()
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--timeout", timeout])
+        .run()
+        .exits(124)
+        .outcome("timeout")
+        .says(&["connections there and does not answer", "If it only needs longer"]);
+    let text = over.ended.stderr_text();
+    assert!(!text.contains("Does it listen"), "{text}");
+    assert!(!text.contains("closes the connection"), "its end is no answer\n{text}");
 }
 
 #[test]
@@ -247,9 +270,76 @@ fn a_port_that_somebody_else_answers_on() {
         .run()
         .exits(1)
         .outcome("failed")
-        .says(&["taken"]);
+        .says(&["nothing was started", &format!("(process {})", std::process::id())]);
     assert!(!over.ended.folder().join("started").exists());
     assert!(over.trace().named("gym.startup.server").is_empty());
+}
+
+/// A server that only ever says that it was launched.
+fn victim_at(port: u16) -> crate::support::startup::Startup {
+    let command = "touch launched; exec sleep 1000";
+    startup()
+        .server("victim", command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+}
+
+#[test]
+fn the_server_of_another_run_is_not_ours() {
+    let port = free_port();
+    let victim = victim_at(port).spawn().until_there_is("launched");
+    let other = startup()
+        .server("other", &serve(port, ""), &format!("http://127.0.0.1:{port}/"), "")
+        .spawn();
+    let words = ["is not victim but python3", "End it, or have victim"];
+    victim.wait().exits(1).outcome("failed").says(&words);
+    other.recorded().signal(Signal::SIGTERM).wait().exits(143).outcome("ready");
+}
+
+#[test]
+fn who_answers_and_is_of_no_launch_may_do_so_for_the_server() {
+    let port = free_port();
+    let server = victim_at(port).spawn().until_there_is("launched");
+    answer(TcpListener::bind(("127.0.0.1", port)).unwrap());
+    server.wait().exits(0).outcome("ready");
+}
+
+#[test]
+fn a_port_that_is_shared_is_ours_if_we_listen_too() {
+    let port = free_port();
+    let unready = format!(
+        "exec python3 -S -c 'import socket\n\
+         it = socket.create_server((\"127.0.0.1\", {port}), reuse_port=True)\n\
+         while True:\n \
+         open(\"listens\", \"w\")\n \
+         taken = it.accept()[0]\n \
+         taken.recv(9999)\n \
+         taken.sendall(b\"HTTP/1.1 404 x\\r\\n\\r\\n\")\n \
+         taken.close()'"
+    );
+    let ours = startup()
+        .server("one", &unready, &format!("http://127.0.0.1:{port}/"), "expect = 200")
+        .args(["--exit-when-ready"])
+        .spawn()
+        .until_there_is("listens");
+    let shared = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    shared.set_reuse_port(true).unwrap();
+    shared.bind(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
+    shared.listen(16).unwrap();
+    answer(shared.into());
+    ours.wait().exits(0).outcome("ready");
+}
+
+/// Answers everybody from now on.
+fn answer(listener: TcpListener) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 4096];
+            if stream.read(&mut request).is_ok_and(|count| count > 0) {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+            }
+        }
+    });
 }
 
 #[rstest]

@@ -51,6 +51,18 @@ fn what_the_front_itself_started_does_not_outlive_it() {
     started.all_gone_after(Signal::SIGKILL, front);
 }
 
+#[test]
+fn what_the_front_started_and_let_go_of_does_not_outlive_it() {
+    let started = with_strays()
+        .args(["--then", "(setsid sleep 1000 &); (sleep 1000 &); exec sleep 1000"])
+        .spawn()
+        .until(5, "sleep\u{0}1000");
+    // The longest pause between two looks, and more.
+    thread::sleep(Duration::from_secs(3));
+    let front = started.pid();
+    started.all_gone_after(Signal::SIGKILL, front);
+}
+
 fn unready() -> Started {
     startup().serves("one", "after=1000").spawn().until(1, "serve.py")
 }
@@ -73,11 +85,31 @@ fn a_keeper_that_is_stopped_does_not_keep_the_servers_from_ending() {
 }
 
 #[test]
+fn a_keeper_that_is_stopped_does_not_keep_a_timeout_from_coming() {
+    let started = startup()
+        .serves("one", "after=1000")
+        .args(["--timeout", "3s"])
+        .spawn()
+        .until(1, "serve.py");
+    kill(Pid::from_raw(started.keeper()), Signal::SIGSTOP).unwrap();
+    started
+        .wait()
+        .exits(1)
+        .outcome("failed")
+        .says(&["the process that owns the servers was stopped"]);
+}
+
+#[test]
 fn servers_of_a_stopped_front_go_on_and_their_readiness_is_seen_in_time() {
-    let started =
-        startup().serves("one", "after=0.5").spawn().until(1, "serve.py").signal(Signal::SIGSTOP);
+    let started = startup()
+        .serves("one", "after=0.5")
+        .args(["--timeout", "4s"])
+        .spawn()
+        .until(1, "serve.py")
+        .signal(Signal::SIGSTOP);
     started.running.wait_stopped();
-    thread::sleep(Duration::from_secs(2));
+    // For longer than the keeper may be silent.
+    thread::sleep(Duration::from_secs(5));
     let continued_ns = now_ns();
     let over = started
         .signal(Signal::SIGCONT)
@@ -119,6 +151,35 @@ fn a_server_that_daemonises_is_the_server() {
         .run()
         .exits(1)
         .outcome("ready");
+}
+
+/// A launch that leaves a server which has kept nothing of it but what the test needs.
+fn forgetful_daemon(port: u16) -> String {
+    let serve = serve(port, "").replace("exec ", "");
+    format!("(exec env -i PATH=$PATH GYM_TEST_RUN=$GYM_TEST_RUN setsid {serve} >/dev/null 2>&1 &)")
+}
+
+#[test]
+fn a_daemon_that_lost_its_environment_can_only_be_that_of_the_one_server() {
+    let port = free_port();
+    startup()
+        .server("one", &forgetful_daemon(port), &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .outcome("ready");
+}
+
+#[test]
+fn a_daemon_that_lost_its_environment_is_told_of_among_several_servers() {
+    let port = free_port();
+    startup()
+        .server("one", &forgetful_daemon(port), &format!("http://127.0.0.1:{port}/"), "")
+        .serves("two", "after=1000")
+        .run()
+        .exits(1)
+        .outcome("failed")
+        .says(&["one exited with status 0 before it was ready, while", "of its launch: keep"]);
 }
 
 #[test]

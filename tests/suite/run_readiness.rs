@@ -1,12 +1,6 @@
 //! What `gym-startup run` sees of servers from outside: readiness, stamps, what ran in setup.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::thread;
-
 use rstest::rstest;
-use tokio_rustls::rustls::{ServerConnection, StreamOwned};
 
 use crate::support::certificates::Authority;
 use crate::support::startup::{Startup, Trace, attribute, duration_ms, free_port, serve, startup};
@@ -47,29 +41,26 @@ fn with_the_status_that_is_expected() {
 #[test]
 fn over_tls_with_any_certificate() {
     let port = free_port();
-    // A server of the test's own cannot be there before the run is: it waits for a sign.
-    let tls = Authority::new().expired_server().config();
-    let startup = startup().server(
+    let serve = format!(
+        "import socket, ssl\n\
+         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n\
+         context.load_cert_chain('client.pem', 'client.key')\n\
+         listener = socket.create_server(('127.0.0.1', {port}))\n\
+         while True:\n \
+         try:\n  \
+         stream = context.wrap_socket(listener.accept()[0], server_side=True)\n  \
+         stream.recv(4096)\n  \
+         stream.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n')\n \
+         except OSError:\n  \
+         pass\n"
+    );
+    let startup = startup().with(|run| run.file("tls.py", 0o644, serve)).server(
         "one",
-        "touch go; exec sleep 100",
+        "exec python3 tls.py",
         &format!("https://127.0.0.1:{port}/"),
         "",
     );
-    let go = startup.folder().join("go");
-    thread::spawn(move || {
-        while !go.exists() {
-            thread::sleep(std::time::Duration::from_millis(10));
-        }
-        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
-        for stream in listener.incoming() {
-            let connection = ServerConnection::new(Arc::clone(&tls)).unwrap();
-            let mut stream = StreamOwned::new(connection, stream.unwrap());
-            let mut request = [0; 4096];
-            if stream.read(&mut request).is_ok_and(|count| count > 0) {
-                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
-            }
-        }
-    });
+    Authority::new().expired_server().write(startup.folder());
     until_ready(startup);
 }
 
@@ -230,6 +221,29 @@ fn a_daemon_keeps_its_stamp() {
         until_ready(startup().server("one", &command, &format!("http://127.0.0.1:{port}/"), ""));
     let setup = trace.of_server("one", "gym.startup.server.venv_setup");
     assert!(duration_ms(setup) >= 300.0, "{setup:?}");
+}
+
+/// As Slurm does it, and others whose processes are not below those who ask for them.
+#[test]
+fn whoever_has_the_servers_environment_is_the_server() {
+    let port = free_port();
+    let command = "echo $NEMO_GYM_STARTUP_SPAWN_NS >new; mv new spawn; exec sleep 1000";
+    let started = startup()
+        .server("one", command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .spawn()
+        .until_there_is("spawn");
+    let spawn = std::fs::read_to_string(started.folder().join("spawn")).unwrap();
+    let mut server = std::process::Command::new("python3")
+        .args(["-S", "serve.py", &format!("port={port}")])
+        .current_dir(started.folder())
+        .env("NEMO_GYM_STARTUP_SPAWN_NS", spawn.trim())
+        .spawn()
+        .unwrap();
+    let over = started.wait();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    over.exits(0).outcome("ready");
 }
 
 #[test]

@@ -76,6 +76,9 @@ impl<'t> Reader<'t> {
                 let is_key = at.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it));
                 self.wrong(span, if is_key { at } else { "" }, error.message());
             }
+            // What else is said of a line follows from the first, or repeats it.
+            self.problems.sort_by_key(|problem| problem.line);
+            self.problems.dedup_by_key(|problem| problem.line);
             return Vec::new();
         }
         let fleet = document.into_inner();
@@ -471,6 +474,11 @@ mod tests {
         DIR/fleet.toml:1: ready: missing; a server has at least name, command and ready
         ");
         assert_snapshot!(problems("[[server]\nname = \"a\nname = 1 2\n"), @"DIR/fleet.toml:1: unclosed array table, expected `]`");
+        assert_snapshot!(problems("a = [ , , ,]\nb = 1 2\nc = [[["), @r"
+        DIR/fleet.toml:1: extra comma in array, expected value
+        DIR/fleet.toml:2: string values must be quoted, expected literal string
+        DIR/fleet.toml:3: unclosed array, expected `]`
+        ");
         assert_snapshot!(problems("[[server]]\nname = 1\nname = 2\n"), @"DIR/fleet.toml:3: name: duplicate key");
         assert_snapshot!(problems(b"\n\n\xff"), @"DIR/fleet.toml:3: not UTF-8, which TOML is");
         let folder = tempfile::tempdir().unwrap();

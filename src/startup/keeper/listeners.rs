@@ -1,9 +1,9 @@
-//! Which TCP ports somebody listens on, asked of the kernel in one go.
+//! Which TCP ports somebody listens on, and through which sockets, asked of the kernel in one go.
 //!
 //! `/proc/net/tcp` tells that too, and walks all of the kernel's table of connections for it: 4 ms
 //! on a machine of 24 GB, where this takes some microseconds.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -17,8 +17,13 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const HEADER: usize = 16;
 const REQUEST: usize = 56;
 const LISTEN: u32 = 1 << 10;
-/// In a message of the answer, behind its header: the local port, in network order.
+/// In a message of the answer, behind its header: the local port, in network order, and the inode
+/// of the socket.
 const PORT: usize = 4;
+const INODE: usize = 68;
+
+/// The ports that are listened on, each with the inodes of the sockets that do.
+pub type Ports = HashMap<u16, HashSet<u32>>;
 
 /// The kernel's list of listeners.
 pub struct Listeners(Option<OwnedFd>);
@@ -31,10 +36,10 @@ impl Listeners {
         Self(socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol).ok())
     }
 
-    /// The ports, of IPv4 and IPv6, in our network namespace; `None` if it cannot be told.
-    pub fn ports(&self) -> Option<HashSet<u16>> {
+    /// Those of IPv4 and IPv6 in our network namespace; `None` if it cannot be told.
+    pub fn ports(&self) -> Option<Ports> {
         let socket = self.0.as_ref()?;
-        let mut ports = HashSet::new();
+        let mut ports = Ports::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
             ask(socket, u8::try_from(family).ok()?, &mut ports).ok()?;
         }
@@ -42,7 +47,7 @@ impl Listeners {
     }
 }
 
-fn ask(socket: &OwnedFd, family: u8, ports: &mut HashSet<u16>) -> nix::Result<()> {
+fn ask(socket: &OwnedFd, family: u8, ports: &mut Ports) -> nix::Result<()> {
     send(socket.as_raw_fd(), &request(family), MsgFlags::empty())?;
     let mut answer = vec![0; 32 * 1024];
     loop {
@@ -52,7 +57,11 @@ fn ask(socket: &OwnedFd, family: u8, ports: &mut HashSet<u16>) -> nix::Result<()
             match i32::from(kind) {
                 libc::NLMSG_DONE => return Ok(()),
                 libc::NLMSG_ERROR => return Err(Errno::EPROTO),
-                _ => ports.extend(port(body)),
+                _ => {
+                    if let Some((port, inode)) = listener(body) {
+                        ports.entry(port).or_default().insert(inode);
+                    }
+                }
             }
             rest = next;
         }
@@ -83,8 +92,9 @@ fn message(from: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, next))
 }
 
-fn port(body: &[u8]) -> Option<u16> {
-    body.get(PORT..)?.first_chunk().map(|port| u16::from_be_bytes(*port))
+fn listener(body: &[u8]) -> Option<(u16, u32)> {
+    let port = u16::from_be_bytes(*body.get(PORT..)?.first_chunk()?);
+    Some((port, u32::from_ne_bytes(*body.get(INODE..)?.first_chunk()?)))
 }
 
 #[cfg(test)]
@@ -93,6 +103,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::Listeners;
+    use crate::proc;
 
     #[test]
     fn listeners_of_both_families_are_seen_and_no_others() -> io::Result<()> {
@@ -102,9 +113,12 @@ mod tests {
         let gone_port = gone.local_addr()?.port();
         drop(gone);
         let ports = Listeners::new().ports().unwrap_or_default();
-        assert!(ports.contains(&four.local_addr()?.port()), "{ports:?}");
-        assert!(ports.contains(&six.local_addr()?.port()), "{ports:?}");
-        assert!(!ports.contains(&gone_port), "{ports:?}");
+        let ours = proc::sockets(proc::own_pid());
+        for listener in [four, six] {
+            let sockets = ports.get(&listener.local_addr()?.port());
+            assert!(sockets.is_some_and(|it| it.is_subset(&ours)), "{ports:?} {ours:?}");
+        }
+        assert!(!ports.contains_key(&gone_port), "{ports:?}");
         Ok(())
     }
 }

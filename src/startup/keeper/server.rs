@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::launch::Launched;
 use super::sight::{Launch, Sight};
-use crate::events::Exit;
+use crate::events::{Exit, Unready};
 use crate::probe::Answer;
 use crate::rhythm::SHORTEST_PAUSE;
 
@@ -54,7 +54,10 @@ pub struct Probing {
     /// The next one even if nobody seems to listen: some networks do not show it.
     blind: Instant,
     pause: Duration,
-    pub last_answer: Option<String>,
+    /// What the last look found.
+    pub last: Option<Unready>,
+    /// What was told of it last.
+    pub told: Option<Unready>,
 }
 
 impl Probing {
@@ -64,7 +67,7 @@ impl Probing {
     pub fn new() -> Self {
         let now = Instant::now();
         let blind = now + Self::BLIND_PAUSE;
-        Self { asking: false, next: now, blind, pause: SHORTEST_PAUSE, last_answer: None }
+        Self { asking: false, next: now, blind, pause: SHORTEST_PAUSE, last: None, told: None }
     }
 
     /// Whether it is time to ask, when `listening` says whether somebody listens, if it is known.
@@ -76,8 +79,10 @@ impl Probing {
     pub fn answered(&mut self, answer: &Answer, waiting: usize) {
         let crowd = u32::try_from(waiting / 50).unwrap_or(u32::MAX).saturating_add(1);
         self.pause = match answer {
-            Answer::NotYet(_) => (self.pause * 5 / 4).min(Self::LONGEST),
-            _ => SHORTEST_PAUSE.saturating_mul(crowd).min(Self::LONGEST),
+            Answer::Unready(Unready::Nobody(_)) => {
+                SHORTEST_PAUSE.saturating_mul(crowd).min(Self::LONGEST)
+            }
+            _ => (self.pause * 5 / 4).min(Self::LONGEST),
         };
         self.asking = false;
         let now = Instant::now();

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::server::{Server, State};
 use super::sight::{self, Look, Sight};
 use super::{Keeper, Message};
-use crate::events::Event;
+use crate::events::{Event, Unready};
 use crate::probe::{self, Answer};
 use crate::proc::{self, Process, Processes, own_pid};
 use crate::rhythm::Rhythm;
@@ -21,7 +21,7 @@ impl Keeper {
         for (number, (server, plan)) in
             self.servers.iter_mut().zip(&self.orders.plan.servers).enumerate()
         {
-            let listening = local(plan).and_then(|port| Some(ports.as_ref()?.contains(&port)));
+            let listening = local(plan).and_then(|port| Some(ports.as_ref()?.contains_key(&port)));
             if server.state.awaits_ready() && server.probe.is_due(now, listening) {
                 server.probe.asking = true;
                 due.push((number, plan.ready.clone()));
@@ -42,11 +42,18 @@ impl Keeper {
     pub(super) fn answered(&mut self, number: usize, at_ns: u64, answer: Answer) {
         let waiting = self.servers.iter().filter(|server| server.state.awaits_ready()).count();
         let Some(server) = self.servers.get_mut(number) else { return };
-        if !server.state.awaits_ready() {
+        if self.ending.is_some() || !server.state.awaits_ready() {
             return;
         }
-        server.probe.answered(&answer, waiting);
+        if answer != Answer::Awaited {
+            server.probe.answered(&answer, waiting);
+        }
         match answer {
+            Answer::Awaited => {
+                if matches!(server.probe.last, None | Some(Unready::Nobody(_))) {
+                    server.probe.last = Some(Unready::Silent);
+                }
+            }
             Answer::Counts => {
                 server.state = match server.state {
                     State::Daemon { .. } => State::Daemon { was_ready: true },
@@ -54,47 +61,60 @@ impl Keeper {
                 };
                 self.just_ready.push((number, at_ns));
             }
-            Answer::NotYet(answer) => {
-                if server.probe.last_answer.as_ref() != Some(&answer) {
-                    server.probe.last_answer = Some(answer.clone());
+            Answer::Unready(unready) => {
+                server.probe.last = Some(unready.clone());
+                let is_there = !matches!(unready, Unready::Nobody(_));
+                if is_there && server.probe.told.as_ref() != Some(&unready) {
+                    let answer = unready.to_string();
+                    server.probe.told = Some(unready);
                     self.tell(&Event::NotYet { server: number, at_ns, answer });
                 }
-            }
-            Answer::Nobody(why) => {
-                server.probe.last_answer.get_or_insert(why);
             }
         }
     }
 
-    /// Tells of the servers that have become ready, with what was stamped since the last look.
+    /// Tells of the servers that have become ready, with what was stamped since the last look; and
+    /// of those that only seem to be.
     pub(super) fn tell_ready(&mut self) {
         let just_ready = std::mem::take(&mut self.just_ready);
-        let unstamped = |&(number, _): &(usize, u64)| {
-            self.servers.get(number).is_some_and(|server| server.sight.no_stamp().is_some())
+        let processes = Processes::now();
+        let by_server = self.by_server(&processes);
+        let ports = self.listeners.ports().unwrap_or_default();
+        let unstamped = |number, server: &Server| {
+            server.sight.no_stamp().is_some() && just_ready.iter().any(|it| it.0 == number)
         };
-        let unstamped: Vec<_> =
-            just_ready.iter().filter(|it| unstamped(it)).map(|it| it.0).collect();
-        if !unstamped.is_empty() {
-            self.look_at_processes_of(|number, _| unstamped.contains(&number));
-        }
-        for (server, at_ns) in just_ready {
-            let sight = self.servers.get(server).map(|server| &server.sight);
-            if let Some(why) = sight.and_then(Sight::no_stamp) {
-                self.tell(&Event::NoStamp { server, why });
+        self.look_at_processes_of(&by_server, unstamped);
+        for (number, at_ns) in just_ready {
+            if let Some(stranger) = self.stranger(number, &ports, &processes, &by_server) {
+                if let Some(server) = self.servers.get_mut(number) {
+                    server.state = State::Gone;
+                }
+                let holder = stranger.to_string();
+                self.tell(&Event::PortTakenLater { server: number, at_ns, holder });
+                continue;
             }
-            self.tell(&Event::Ready { server, at_ns });
+            let sight = self.servers.get(number).map(|server| &server.sight);
+            if let Some(why) = sight.and_then(Sight::no_stamp) {
+                self.tell(&Event::NoStamp { server: number, why });
+            }
+            self.tell(&Event::Ready { server: number, at_ns });
         }
     }
 
     pub(super) fn look_at_processes(&mut self) {
         let mut looks = std::mem::replace(&mut self.looks, Rhythm::new());
-        looks.look(|| self.look_at_processes_of(|_, server| server.state.awaits_ready()));
+        looks.look(|| {
+            let by_server = self.by_server(&Processes::now());
+            self.look_at_processes_of(&by_server, |_, server| server.state.awaits_ready());
+        });
         self.looks = looks;
     }
 
-    fn look_at_processes_of(&mut self, wanted: impl Fn(usize, &Server) -> bool) {
-        let processes = Processes::now();
-        let by_server = self.by_server(&processes);
+    fn look_at_processes_of(
+        &mut self,
+        by_server: &HashMap<usize, Vec<Process>>,
+        wanted: impl Fn(usize, &Server) -> bool,
+    ) {
         let look =
             Look { at_ns: SystemClock.now_ns(), waiting_for_locks: proc::waiting_for_locks() };
         let mut events = Vec::new();
@@ -118,10 +138,13 @@ impl Keeper {
                 by_spawn.insert(launch.spawn_ns, number);
             }
         }
+        let only_server = (self.orders.plan.servers.len() == 1).then_some(0);
         let mut by_server: HashMap<usize, Vec<Process>> = HashMap::new();
         for child in processes.children(own_pid()) {
             let known = by_launch.get(&child.pid).or_else(|| by_launch.get(&child.session));
             let server = known.or_else(|| by_spawn.get(&sight::spawn_ns(child.pid)?));
+            // Where there is only one server, there is no doubt.
+            let server = server.or(only_server.as_ref());
             if let Some(&server) = server {
                 let all = by_server.entry(server).or_default();
                 all.push(child);
@@ -140,7 +163,7 @@ impl Keeper {
                 events.push(Event::TimedOut {
                     server: number,
                     at_ns: SystemClock.now_ns(),
-                    last_answer: server.probe.last_answer.clone(),
+                    last_look: server.probe.last.clone(),
                     last_lines: server.last_lines(),
                 });
             }

@@ -117,6 +117,9 @@ impl Known {
                 (*server, &|state| state.answer = Some(answer.clone()))
             }
             Event::Ready { server, at_ns } => (*server, &|state| state.ready_ns = Some(*at_ns)),
+            Event::PortTakenLater { server, at_ns, holder } => (*server, &move |state| {
+                state.failed = Some((format!("{holder} answers in its place"), *at_ns));
+            }),
             Event::TimedOut { server, at_ns, .. } => {
                 (*server, &|state| state.failed = Some(("not ready in time".to_owned(), *at_ns)))
             }
@@ -173,6 +176,7 @@ impl Known {
             Event::AllSpawned { .. }
             | Event::Ended { .. }
             | Event::PortTaken { .. }
+            | Event::PortTakenLater { .. }
             | Event::NotSpawned { .. } => return None,
         };
         let words = harmless(&words, self.unicode).into_owned();

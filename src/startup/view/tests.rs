@@ -100,7 +100,13 @@ fn some_of_all() -> Vec<Event> {
         Event::NotYet { server: 1, at_ns: at(2_000), answer: "answers 503".to_owned() },
         Event::Ready { server: 2, at_ns: at(2_500) },
         Event::NoStamp { server: 2, why: NoStamp::NotSet },
-        Event::Exited { server: 3, at_ns: at(3_000), exit: Exit::Status(3), last_lines: vec![] },
+        Event::Exited {
+            server: 3,
+            at_ns: at(3_000),
+            exit: Exit::Status(3),
+            stray: None,
+            last_lines: vec![],
+        },
     ]
 }
 
@@ -149,6 +155,7 @@ fn of_many_servers_those_that_are_not_ready_are_shown() {
         server: 250,
         at_ns: at(900),
         exit: Exit::Signal(9),
+        stray: None,
         last_lines: vec![],
     });
     assert_snapshot!(drawn(&view, 2_000, 80, 12), @r"

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use super::target::Target;
 use super::{FAILED, Plan, TIMED_OUT};
-use crate::events::Exit;
+use crate::events::{Exit, Unready};
 use crate::proc;
 use crate::record::{SERVER_START, Ways};
 use crate::say::say;
@@ -44,7 +44,7 @@ pub enum Outcome {
     },
     TimedOut {
         at_ns: u64,
-        last_answer: Option<String>,
+        last_look: Option<Unready>,
     },
     Interrupted(Signal),
 }
@@ -211,11 +211,12 @@ impl<'a> Report<'a> {
             Outcome::Ended { exit: None, .. } => {
                 format!("{name} has ended before it was ready; how is not known")
             }
-            Outcome::TimedOut { last_answer, .. } => {
+            Outcome::TimedOut { last_look, .. } => {
                 let limit = self.plan.timeout.unwrap_or_default().as_nanos();
                 let limit = duration(i128::try_from(limit).unwrap_or(i128::MAX), false);
-                let answer = last_answer.as_deref().unwrap_or("it was not asked");
-                format!("{name} was not ready at {ready} within {limit}: {answer}")
+                let look = last_look.as_ref().map(ToString::to_string);
+                let look = look.unwrap_or_else(|| "it was not asked".to_owned());
+                format!("{name} was not ready at {ready} within {limit}: {look}")
             }
             Outcome::Interrupted(signal) => format!("ended by {signal} before {name} was ready"),
         }
