@@ -11,6 +11,7 @@ mod export;
 mod fleet;
 #[cfg(target_os = "linux")]
 mod keeper;
+mod lines;
 #[cfg(target_os = "linux")]
 mod proc;
 #[cfg(target_os = "linux")]
