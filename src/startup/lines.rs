@@ -66,11 +66,6 @@ impl Lines {
         }
     }
 
-    /// How many lines there were so far.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
     /// Whether the line that was read last ends with a newline.
     fn is_whole(&self) -> bool {
         self.line.ends_with(b"\n")

@@ -1,0 +1,183 @@
+//! The stages of a startup by their places, so that those of many servers, or of two startups, can
+//! be put side by side.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use gym_stamp::server::VENV_SETUP;
+use gym_stamp::spans::SERVER_TYPE;
+
+use super::startup::{ROOT, Span, Startup};
+
+/// The place of what a server says itself.
+pub const REPORT: &str = "its own report";
+
+/// A server by its name and its type; there may be several of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Server {
+    pub name: String,
+    pub server_type: Option<String>,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, server_type } = self;
+        match server_type {
+            Some(server_type) => write!(f, "{name} ({server_type})"),
+            None => f.write_str(name),
+        }
+    }
+}
+
+/// What took how long.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// `None` for what is the supervisor's own.
+    pub server: Option<Server>,
+    /// `venv_setup`, `venv_setup / uv venv`, `init_server #2` for the second of that name. Empty
+    /// for a server from its spawn to its first answer, and for the startup as a whole.
+    pub place: String,
+    pub ns: i128,
+    pub node: Option<String>,
+}
+
+/// What has ended of `startup`, what is above before what is beneath.
+pub fn timed(startup: &Startup) -> Vec<Timed> {
+    let tree = Tree::new(startup);
+    let mut all = Vec::new();
+    let mut to_do = Vec::new();
+    tree.push(&tree.roots, None, &mut to_do);
+    while let Some((index, occurrence, above)) = to_do.pop() {
+        let Some(span) = startup.spans.get(index) else { continue };
+        let here = place(span, occurrence, above.as_ref());
+        if let Some(ns) = span.length_ns()
+            && !tree.is_told_from_outside(index)
+        {
+            let Here { server, place } = here.clone();
+            all.push(Timed { server, place, ns, node: span.node.clone() });
+        }
+        let children = tree.children.get(index).map_or(&[][..], Vec::as_slice);
+        tree.push(children, Some(&here), &mut to_do);
+    }
+    all
+}
+
+#[derive(Clone)]
+struct Here {
+    server: Option<Server>,
+    place: String,
+}
+
+/// Where the span stands, as the `occurrence`th of its name under the one above.
+fn place(span: &Span, occurrence: usize, above: Option<&Here>) -> Here {
+    let name = span.entry.name.as_str();
+    let (is_servers, place) = if name == ROOT || name == "gym.startup.server" {
+        (name != ROOT, String::new())
+    } else if name == "gym.server.startup" {
+        (true, REPORT.to_owned())
+    } else if name == "gym.server.startup.worker" {
+        (true, "worker".to_owned())
+    } else if let Some(stage) = name.strip_prefix("gym.server.startup.worker.") {
+        (true, format!("worker / {stage}"))
+    } else if let Some(stage) = name.strip_prefix("gym.server.startup.") {
+        (true, stage.to_owned())
+    } else if let Some(stage) = name.strip_prefix("gym.startup.server.") {
+        (true, stage.to_owned())
+    } else if let Some(stage) = name.strip_prefix("gym.startup.") {
+        (false, stage.to_owned())
+    } else {
+        let above_it = above.map_or("", |above| above.place.as_str());
+        let place = match above_it {
+            "" => name.to_owned(),
+            above_it => format!("{above_it} / {name}"),
+        };
+        (true, place)
+    };
+    let own = || {
+        let name = span.entry.server.clone().filter(|name| !name.is_empty())?;
+        Some(Server { name, server_type: span.attribute(SERVER_TYPE).map(str::to_owned) })
+    };
+    let inherited = above.and_then(|above| above.server.clone());
+    let server = if is_servers { inherited.or_else(own) } else { None };
+    // Workers and servers of one name are replicas, not one after the other.
+    let is_process = ["gym.startup.server", "gym.server.startup", "gym.server.startup.worker"];
+    let place = match occurrence {
+        2.. if !is_process.contains(&name) => format!("{place} #{occurrence}"),
+        _ => place,
+    };
+    Here { server, place }
+}
+
+struct Tree<'s> {
+    spans: &'s [Span],
+    roots: Vec<usize>,
+    children: Vec<Vec<usize>>,
+    parents: Vec<Option<usize>>,
+}
+
+impl<'s> Tree<'s> {
+    fn new(startup: &'s Startup) -> Self {
+        let spans = startup.spans.as_slice();
+        let by_id: HashMap<_, _> =
+            spans.iter().enumerate().map(|(index, span)| (span.entry.id, index)).collect();
+        let parent = |span: &Span| span.entry.parent.and_then(|id| by_id.get(&id).copied());
+        let parents: Vec<_> = spans.iter().map(parent).collect();
+        let mut tree = Self { spans, roots: Vec::new(), children: Vec::new(), parents };
+        tree.children.resize(spans.len(), Vec::new());
+        for (index, parent) in tree.parents.iter().enumerate() {
+            // What stands above itself is reached from no root, and compared with nothing.
+            match parent.and_then(|parent| tree.children.get_mut(parent)) {
+                Some(siblings) => siblings.push(index),
+                None => tree.roots.push(index),
+            }
+        }
+        let start_ns = |index: &usize| spans.get(*index).map(|span| span.entry.start_ns);
+        tree.roots.sort_by_key(start_ns);
+        tree.children.iter_mut().for_each(|siblings| siblings.sort_by_key(start_ns));
+        tree
+    }
+
+    /// Puts `siblings` on the stack, each with the number of those of its name so far.
+    fn push(
+        &self,
+        siblings: &[usize],
+        above: Option<&Here>,
+        to_do: &mut Vec<(usize, usize, Option<Here>)>,
+    ) {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        let first = to_do.len();
+        for index in siblings {
+            let Some(span) = self.spans.get(*index) else { continue };
+            let count = counts.entry(span.entry.name.as_str()).or_default();
+            *count = count.saturating_add(1);
+            to_do.push((*index, *count, above.cloned()));
+        }
+        if let Some(pushed) = to_do.get_mut(first..) {
+            pushed.reverse();
+        }
+    }
+
+    /// Whether it is a server's own `venv_setup` where its supervisor has seen the same: that would
+    /// count twice.
+    fn is_told_from_outside(&self, index: usize) -> bool {
+        let name = |index: usize| self.spans.get(index).map(|span| span.entry.name.as_str());
+        let parent = |index: usize| self.parents.get(index).copied().flatten();
+        let is_own_setup =
+            name(index).and_then(|it| it.strip_prefix("gym.server.startup.")) == Some(VENV_SETUP);
+        let server = parent(index).and_then(parent);
+        let seen = server.and_then(|server| self.children.get(server));
+        is_own_setup
+            && seen.is_some_and(|seen| {
+                seen.iter().any(|it| {
+                    let seen = name(*it).and_then(|it| it.strip_prefix("gym.startup.server."));
+                    seen == Some(VENV_SETUP)
+                })
+            })
+    }
+}
+
+/// The one that half of them are not above.
+pub fn median(values: &mut [i128]) -> Option<i128> {
+    values.sort_unstable();
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
