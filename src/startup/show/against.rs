@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use super::document::ms;
-use super::stages::{REPORT, Server, Timed, median, timed};
+use super::stages::{REPORT, Server, Timed, UNTIL_READY, median, timed};
 use super::startup::Startup;
 
 pub use text::text;
@@ -107,8 +107,8 @@ impl Compared {
         let all = stages.differences();
         let place = |place: &str| all.iter().find(|it| it.place == place).map(|it| it.times);
         let longest = all.iter().max_by_key(|it| it.times.now_ns).map(|it| it.times);
-        let total = place("").or_else(|| place(REPORT)).or(longest).unwrap_or_default();
-        let stages = all.into_iter().filter(|it| !it.place.is_empty()).collect();
+        let total = place(UNTIL_READY).or_else(|| place(REPORT)).or(longest).unwrap_or_default();
+        let stages = all.into_iter().filter(|it| it.place != UNTIL_READY).collect();
         Self { server, replicas, total, stages }
     }
 }
@@ -145,7 +145,7 @@ impl Stages {
             let lengths = |lengths: &Lengths| lengths.get(side).map_or(0, Vec::len);
             let count = |place: &str| self.by_place.get(place).map_or(0, lengths);
             let is_any = self.by_place.values().any(|it| lengths(it) > 0);
-            count("").max(count(REPORT)).max(usize::from(is_any))
+            count(UNTIL_READY).max(count(REPORT)).max(usize::from(is_any))
         })
     }
 
@@ -231,14 +231,14 @@ impl<'c> Document<'c> {
                 r#type: server.server_type.as_deref(),
                 replicas_before: *replicas_before,
                 replicas_now: *replicas_now,
-                total: Row::new("", *total),
+                total: Row::new(UNTIL_READY, *total),
                 stages: rows(stages),
             }
         };
         Self {
             before: whole(before),
             now: whole(now),
-            total: Row::new("", comparison.total),
+            total: Row::new("all", comparison.total),
             supervisor: rows(&comparison.supervisor),
             stages: rows(&comparison.stages),
             servers: comparison.servers.iter().map(server).collect(),

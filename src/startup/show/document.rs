@@ -33,7 +33,6 @@ pub struct One<'s> {
 
 #[derive(Serialize)]
 struct Stage {
-    /// Empty for a server from its spawn until it was ready.
     stage: String,
     count: usize,
     p50_ms: f64,

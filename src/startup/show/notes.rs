@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use gym_stamp::server::VENV_SETUP;
+use gym_stamp::server::{INTERPRETER_START, VENV_SETUP};
 
 use super::startup::{ROOT, Span, Startup};
 use crate::words::{counted, duration};
@@ -72,9 +72,9 @@ fn clocks(startup: &Startup, by_id: &HashMap<u64, &Span>, unicode: bool) -> Vec<
     }
     let behind = behind.into_iter().map(|((node, above), (ns, span))| {
         let by = duration(ns, unicode);
-        let stamps = match span.entry.name.as_str() {
-            REPORT => ", so it took its stamps for times to come and ignored them",
-            _ => "",
+        let stamps = match span.entry.name == REPORT && !tells_of_stamps(startup, span) {
+            true => ", and took its stamps for times to come, which it ignored",
+            false => "",
         };
         format!(
             "node {node}'s clock is at least {by} behind node {above}'s: {} begins as long before \
@@ -91,6 +91,13 @@ fn clocks(startup: &Startup, by_id: &HashMap<u64, &Span>, unicode: bool) -> Vec<
         )
     });
     behind.chain(ahead).collect()
+}
+
+/// Whether a server's report has a stage that comes of its stamps.
+fn tells_of_stamps(startup: &Startup, report: &Span) -> bool {
+    let beneath = startup.spans.iter().filter(|span| span.entry.parent == Some(report.entry.id));
+    let stages = [VENV_SETUP, INTERPRETER_START];
+    beneath.into_iter().any(|span| stages.iter().any(|stage| span.entry.name.ends_with(stage)))
 }
 
 /// Spans that end before they begin.

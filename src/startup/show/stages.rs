@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use gym_stamp::server::VENV_SETUP;
 use gym_stamp::spans::SERVER_TYPE;
 
 use super::startup::{ROOT, Span, Startup};
 
-/// The place of what a server says itself.
+/// The place of a server from its spawn to its first answer.
+pub const UNTIL_READY: &str = "until ready";
+/// The place of what a server says itself, where nobody has seen it from outside.
 pub const REPORT: &str = "its own report";
 
 /// A server by its name and its type; there may be several of one name.
@@ -34,14 +35,14 @@ impl fmt::Display for Server {
 pub struct Timed {
     /// `None` for what is the supervisor's own.
     pub server: Option<Server>,
-    /// `venv_setup`, `venv_setup / uv venv`, `init_server #2` for the second of that name. Empty
-    /// for a server from its spawn to its first answer, and for the startup as a whole.
+    /// `venv_setup`, `venv_setup / uv venv`, `init_server #2` for the second of that name.
     pub place: String,
     pub ns: i128,
     pub node: Option<String>,
 }
 
-/// What has ended of `startup`, what is above before what is beneath.
+/// What has ended of `startup`, less the startup as a whole: what is above is before what is
+/// beneath.
 pub fn timed(startup: &Startup) -> Vec<Timed> {
     let tree = Tree::new(startup);
     let mut all = Vec::new();
@@ -51,7 +52,8 @@ pub fn timed(startup: &Startup) -> Vec<Timed> {
         let Some(span) = startup.spans.get(index) else { continue };
         let here = place(span, occurrence, above.as_ref());
         if let Some(ns) = span.length_ns()
-            && !tree.is_told_from_outside(index)
+            && span.entry.name != ROOT
+            && !tree.is_seen_from_outside(index)
         {
             let Here { server, place } = here.clone();
             all.push(Timed { server, place, ns, node: span.node.clone() });
@@ -71,8 +73,10 @@ struct Here {
 /// Where the span stands, as the `occurrence`th of its name under the one above.
 fn place(span: &Span, occurrence: usize, above: Option<&Here>) -> Here {
     let name = span.entry.name.as_str();
-    let (is_servers, place) = if name == ROOT || name == "gym.startup.server" {
-        (name != ROOT, String::new())
+    let (is_servers, place) = if name == ROOT {
+        (false, String::new())
+    } else if name == "gym.startup.server" {
+        (true, UNTIL_READY.to_owned())
     } else if name == "gym.server.startup" {
         (true, REPORT.to_owned())
     } else if name == "gym.server.startup.worker" {
@@ -88,7 +92,7 @@ fn place(span: &Span, occurrence: usize, above: Option<&Here>) -> Here {
     } else {
         let above_it = above.map_or("", |above| above.place.as_str());
         let place = match above_it {
-            "" => name.to_owned(),
+            "" | UNTIL_READY | REPORT => name.to_owned(),
             above_it => format!("{above_it} / {name}"),
         };
         (true, place)
@@ -157,22 +161,21 @@ impl<'s> Tree<'s> {
         }
     }
 
-    /// Whether it is a server's own `venv_setup` where its supervisor has seen the same: that would
-    /// count twice.
-    fn is_told_from_outside(&self, index: usize) -> bool {
+    /// Whether it is what a server says itself of what its supervisor has seen: that would count
+    /// twice.
+    fn is_seen_from_outside(&self, index: usize) -> bool {
         let name = |index: usize| self.spans.get(index).map(|span| span.entry.name.as_str());
         let parent = |index: usize| self.parents.get(index).copied().flatten();
-        let is_own_setup =
-            name(index).and_then(|it| it.strip_prefix("gym.server.startup.")) == Some(VENV_SETUP);
-        let server = parent(index).and_then(parent);
-        let seen = server.and_then(|server| self.children.get(server));
-        is_own_setup
-            && seen.is_some_and(|seen| {
-                seen.iter().any(|it| {
-                    let seen = name(*it).and_then(|it| it.strip_prefix("gym.startup.server."));
-                    seen == Some(VENV_SETUP)
-                })
-            })
+        let above = parent(index);
+        match name(index) {
+            Some("gym.server.startup") => above.and_then(name) == Some("gym.startup.server"),
+            Some("gym.server.startup.venv_setup") => {
+                let server = above.and_then(parent);
+                let seen = server.and_then(|server| self.children.get(server)).into_iter();
+                seen.flatten().any(|it| name(*it) == Some("gym.startup.server.venv_setup"))
+            }
+            _ => false,
+        }
     }
 }
 

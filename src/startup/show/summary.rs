@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::stages::{REPORT, Timed, median};
+use super::stages::{REPORT, Timed, UNTIL_READY, median};
 
 /// One stage of all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn servers(timed: &[Timed]) -> usize {
         let Some(server) = &stage.server else { continue };
         let [spawned, reported] = counts.entry(&server.name).or_default();
         match stage.place.as_str() {
-            "" => *spawned = spawned.saturating_add(1),
+            UNTIL_READY => *spawned = spawned.saturating_add(1),
             REPORT => *reported = reported.saturating_add(1),
             _ => {}
         }

@@ -46,7 +46,7 @@ pub fn look() -> Look {
 /// The startup: a line about it, what its servers took if they are many, and its waterfall.
 pub fn text(startup: &Startup, look: &Look) -> String {
     let timed = timed(startup);
-    let mut text = heading("trace ", startup, &timed, look);
+    let mut text = heading(&format!("trace {}", startup.trace_id), startup, &timed, look);
     if summary::servers(&timed) > FEW {
         text.push('\n');
         text.push_str(&table(&summary::rows(&timed), look));
@@ -58,19 +58,18 @@ pub fn text(startup: &Startup, look: &Look) -> String {
 
 /// Which startup it is, when, how long, how it ended, and of what.
 pub fn heading(what: &str, startup: &Startup, timed: &[Timed], look: &Look) -> String {
-    let Startup { trace_id, spans } = startup;
+    let spans = &startup.spans;
     let mut facts = vec![date(startup.start_ns()), duration(startup.length_ns(), look.unicode)];
     facts.extend(startup.outcome().map(str::to_owned));
     let nodes: HashSet<_> = spans.iter().filter_map(|span| span.node.as_deref()).collect();
-    let on = match nodes.len() {
-        0 => String::new(),
-        nodes => format!(" on {}", counted(nodes, "node", "nodes")),
-    };
     facts.push(match summary::servers(timed) {
-        0 => format!("{}{on}", counted(spans.len(), "span", "spans")),
-        servers => format!("{}{on}", counted(servers, "server", "servers")),
+        0 => counted(spans.len(), "span", "spans"),
+        servers => counted(servers, "server", "servers"),
     });
-    let words = format!("{what}{trace_id}: {}", facts.join(", "));
+    if !nodes.is_empty() {
+        facts.push(counted(nodes.len(), "node", "nodes"));
+    }
+    let words = format!("{what}: {}", facts.join(", "));
     painted(STRONG, &wrapped(&words, look.width, look.unicode), look)
 }
 
@@ -92,9 +91,8 @@ fn table(rows: &[Row], look: &Look) -> String {
     columns.extend(has_nodes.then_some(Column::Text("node")));
     let cells = |row: &&Row| {
         let time = |ns| duration(ns, look.unicode);
-        let place = if row.place.is_empty() { "until ready" } else { &row.place };
         let mut cells = vec![
-            place.to_owned(),
+            shortened(&row.place, look),
             row.count.to_string(),
             time(row.p50_ns),
             time(row.max_ns),
@@ -118,6 +116,12 @@ fn table(rows: &[Row], look: &Look) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A place; where there is little room, the end of it.
+pub fn shortened(place: &str, look: &Look) -> String {
+    let end = place.rsplit(" / ").next().filter(|_| look.width < NARROW);
+    end.unwrap_or(place).to_owned()
 }
 
 /// In that style, if there are colours; a newline at the end stays the last.

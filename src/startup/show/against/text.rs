@@ -4,9 +4,9 @@ use anstyle::{AnsiColor, Style};
 
 use super::{Compared, Comparison, Difference, Times};
 use crate::show::columns::{Column, lines};
-use crate::show::stages::{REPORT, timed};
+use crate::show::stages::{REPORT, UNTIL_READY, timed};
 use crate::show::startup::Startup;
-use crate::show::text::{FAINT, NARROW, STRONG, heading, painted};
+use crate::show::text::{FAINT, NARROW, STRONG, heading, painted, shortened};
 use crate::waterfall::Look;
 use crate::words::{counted, duration, wrapped};
 
@@ -19,6 +19,9 @@ const FEW: usize = 8;
 const MOST_STAGES: usize = 16;
 const FEWER_STAGES: usize = 4;
 
+/// Enough of a trace id to tell two apart.
+const SHORT_ID: usize = 8;
+
 /// A difference that is smaller than either is none.
 const LEAST_NS: i128 = 1_000_000;
 const LEAST_PERCENT: f64 = 1.0;
@@ -26,8 +29,12 @@ const LEAST_PERCENT: f64 = 1.0;
 const MOST: f64 = 0.5;
 
 pub fn text(before: &Startup, now: &Startup, comparison: &Comparison, look: &Look) -> String {
-    let mut text = heading("before: trace ", before, &timed(before), look);
-    text.push_str(&heading("now: trace ", now, &timed(now), look));
+    let mut text = String::new();
+    for (when, startup) in [("before", before), ("now", now)] {
+        let id = startup.trace_id.to_string();
+        let id = id.get(..SHORT_ID).unwrap_or(&id);
+        text.push_str(&heading(&format!("{when}: trace {id}"), startup, &timed(startup), look));
+    }
     text.push('\n');
     let verdict = wrapped(&verdict(comparison, look.unicode), look.width, look.unicode);
     text.push_str(&painted(style(comparison.total), &verdict, look));
@@ -56,9 +63,9 @@ fn verdict(comparison: &Comparison, unicode: bool) -> String {
     let percent = percent(total);
     let most = match cause(comparison) {
         Some((server, stage)) => {
-            let of = server.map(|server| format!(" of {}", server.server)).unwrap_or_default();
+            let whose = server.map(|it| format!("{}'s ", it.server.name)).unwrap_or_default();
             let by = signed(stage.times.slower_by_ns(), unicode);
-            format!("; most of it is {}{of}, {by}", stage.place)
+            format!(", most of all in {whose}{}: {by}", stage.place)
         }
         None => String::new(),
     };
@@ -100,18 +107,18 @@ fn cause(comparison: &Comparison) -> Option<(Option<&Compared>, &Difference)> {
 /// One table, so that all columns stand below each other.
 fn table(comparison: &Comparison, look: &Look) -> String {
     let mut rows = vec![row("all", comparison.total, STRONG)];
-    rows.extend(stages(&comparison.supervisor, MOST_STAGES));
+    rows.extend(stages(&comparison.supervisor, MOST_STAGES, look));
     let servers = comparison.servers.as_slice();
     if servers.len() > 1 {
         rows.push(Row::words(""));
         let (ready, others): (Vec<_>, Vec<_>) =
-            comparison.stages.iter().cloned().partition(|stage| stage.place.is_empty());
+            comparison.stages.iter().cloned().partition(|stage| stage.place == UNTIL_READY);
         let name = format!("median of {} servers", servers.len());
         match ready.first() {
             Some(ready) => rows.push(row(&name, ready.times, STRONG)),
             None => rows.push(Row::words(&name)),
         }
-        rows.extend(stages(&others, MOST_STAGES));
+        rows.extend(stages(&others, MOST_STAGES, look));
     }
     let most_stages = if servers.len() > FEW { FEWER_STAGES } else { MOST_STAGES };
     for server in servers.iter().take(FEW) {
@@ -121,8 +128,8 @@ fn table(comparison: &Comparison, look: &Look) -> String {
             [before, now] if before == now => format!(", median of {now}"),
             [before, now] => format!(", median of {before} before and {now} now"),
         };
-        rows.push(row(&format!("{}{replicas}", server.server), server.total, STRONG));
-        rows.extend(stages(&server.stages, most_stages));
+        rows.push(row(&format!("{}{replicas}", server.server.name), server.total, STRONG));
+        rows.extend(stages(&server.stages, most_stages, look));
     }
     if let Some(next) = servers.get(FEW) {
         let more = counted(servers.len().saturating_sub(FEW), "more server", "more servers");
@@ -133,10 +140,12 @@ fn table(comparison: &Comparison, look: &Look) -> String {
     draw(rows, look)
 }
 
-fn stages(stages: &[Difference], most: usize) -> Vec<Row> {
-    let drawn = stages.iter().take(most);
-    let mut rows: Vec<_> =
-        drawn.map(|it| row(&format!("  {}", it.place), it.times, style(it.times))).collect();
+fn stages(stages: &[Difference], most: usize, look: &Look) -> Vec<Row> {
+    let drawn = stages.iter().take(most).map(|stage| {
+        let name = format!("  {}", shortened(&stage.place, look));
+        row(&name, stage.times, style(stage.times))
+    });
+    let mut rows: Vec<_> = drawn.collect();
     let more = stages.len().saturating_sub(most);
     if more > 0 {
         rows.push(Row::words(&format!("  {}", counted(more, "more stage", "more stages"))));
@@ -166,7 +175,7 @@ fn draw(rows: Vec<Row>, look: &Look) -> String {
         Column::Text(""),
         Column::Number("before"),
         Column::Number("now"),
-        Column::Number("difference"),
+        Column::Number("change"),
     ];
     if has_percent {
         columns.push(Column::Number(""));
