@@ -80,7 +80,7 @@ impl Lines {
     }
 
     /// That was all; whether all of it could be read.
-    pub fn finish(self) -> bool {
+    pub fn finish(&self) -> bool {
         let unnamed = self.faults.saturating_sub(NAMED_FAULTS);
         if unnamed > 0 {
             say(format_args!("{}: and {unnamed} more damaged lines", self.name));

@@ -12,6 +12,7 @@ mod stages;
 mod startup;
 mod summary;
 mod text;
+mod traces;
 
 use std::fs;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -164,7 +165,9 @@ fn json(document: &impl Serialize) -> Result<bool, String> {
 }
 
 /// Writes to standard output. Whoever reads no further has seen enough.
-fn print(write: impl FnOnce(&mut BufWriter<io::StdoutLock<'_>>) -> io::Result<()>) -> Result<(), String> {
+fn print(
+    write: impl FnOnce(&mut BufWriter<io::StdoutLock<'_>>) -> io::Result<()>,
+) -> Result<(), String> {
     match write(&mut BufWriter::new(io::stdout().lock())) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(format!("standard output: {error}"))

@@ -28,7 +28,20 @@ fn two() -> Vec<SpanRecord> {
 
 #[test]
 fn a_startup_has_a_heading_and_a_waterfall() {
-    assert_snapshot!(shown(&two()).says_nothing().stdout_text(), @"");
+    assert_snapshot!(shown(&two()).says_nothing().stdout_text(), @r"
+    trace 00000000000000000000000000000001: 2027-01-15 08:00:00 UTC, 3.91 s, ready, 2 servers, 1 node
+
+    ━ the longest path                  0 s          978 ms          1.96 s          2.93 s       3.91 s
+    gym.startup           3.91 s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+    ├─ load_config       10.0 ms   <1%  ╸
+    ├─ wait_for_servers   3.90 s  100%  ────────────────────────────────────────────────────────────────
+    ├─ greeter            2.50 s   64%  ─────────────────────────────────────────
+    │  ├─ venv_setup      2.00 s   51%  ────────────────────────────────╴
+    │  └─ server_start    500 ms   13%                                  ╶────────
+    └─ policy_model       3.90 s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+       ├─ venv_setup      3.00 s   77%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+       └─ server_start    900 ms   23%                                                   ━━━━━━━━━━━━━━━
+    ");
 }
 
 #[test]
@@ -44,9 +57,10 @@ fn a_startup_that_was_just_recorded_is_shown() {
     let heading = format!("trace {}: ", hex(&over.trace().spans[0].trace_id));
     assert!(text.starts_with(&heading), "{ended}");
     assert!(text.lines().next().unwrap().ends_with(" ms, ready, 1 server, 1 node"), "{ended}");
-    let rows: Vec<_> = text.lines().filter_map(|line| line.split("  ").next()).collect();
-    for row in ["gym.startup", "├─ spawn_servers", "├─ one", "│  ├─ venv_setup", "│  │  └─ sleep"] {
-        assert!(rows.contains(&row), "no '{row}'\n{ended}");
+    for row in
+        ["gym.startup ", "├─ spawn_servers ", "├─ one ", "│  ├─ venv_setup ", "│  │  └─ sleep "]
+    {
+        assert!(text.lines().any(|line| line.starts_with(row)), "no '{row}'\n{ended}");
     }
     let document = document(&show(&[("out.jsonl", &recorded)]).arg("--json").run().exits(0));
     let ids = |key: &str| -> Vec<_> {
@@ -55,7 +69,10 @@ fn a_startup_that_was_just_recorded_is_shown() {
     };
     let spans = over.trace().spans;
     assert_eq!(ids("span_id"), spans.iter().map(|it| hex(&it.span_id)).collect::<Vec<_>>());
-    assert_eq!(ids("parent_span_id"), spans.iter().map(|it| hex(&it.parent_span_id)).collect::<Vec<_>>());
+    assert_eq!(
+        ids("parent_span_id"),
+        spans.iter().map(|it| hex(&it.parent_span_id)).collect::<Vec<_>>()
+    );
 }
 
 pub fn hex(bytes: &[u8]) -> String {
@@ -69,7 +86,8 @@ pub fn document(ended: &Ended) -> serde_json::Value {
 /// All that is awkward.
 fn extremes() -> Vec<u8> {
     let unfinished = SpanRecord { end_ns: 0, ..span(6, 4, "model.load", 200_000, 0) };
-    let micro = SpanRecord { end_ns: BEGAN_NS + 1_000, ..span(2, 1, "gym.startup.load_config", 0, 0) };
+    let micro =
+        SpanRecord { end_ns: BEGAN_NS + 1_000, ..span(2, 1, "gym.startup.load_config", 0, 0) };
     let wide = "評価サーバー";
     let long = "very_long_name_".repeat(14);
     line(
@@ -88,17 +106,52 @@ fn extremes() -> Vec<u8> {
 
 #[test]
 fn extremes_fit_40_columns() {
-    assert_snapshot!(at(40).says_nothing().stdout_text(), @"");
+    assert_snapshot!(at(40).says_nothing().stdout_text(), @r"
+    trace 00000000000000000000000000000001:
+    2027-01-15 08:00:00 UTC, 10m 00s,
+    timeout, 2 servers, 1 node
+
+    gym.sta… ✗ timeo…  10m 00s  ━━━━━━━━━━━━
+    ├ load_config      1.00 µs  ╸
+    ├ 評価サ… ✗ time…   9m 59s  ━━━━━━━━━━━━
+    │ └ model… not e…   6m 40s      ━━━━━━━━
+    │   └ weig… ✗ er…   1m 39s            ━╸
+    ├ very_long_name…   6m 39s  ────────
+    └ nothing at all       0 s        ╎
+    ");
 }
 
 #[test]
 fn extremes_fit_80_columns() {
-    assert_snapshot!(at(80).says_nothing().stdout_text(), @"");
+    assert_snapshot!(at(80).says_nothing().stdout_text(), @r"
+    trace 00000000000000000000000000000001: 2027-01-15 08:00:00 UTC, 10m 00s,
+    timeout, 2 servers, 1 node
+
+    ━ the longest path                              0 s          5m 00s      10m 00s
+    gym.startup ✗ timeout            10m 00s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+    ├─ load_config                   1.00 µs   <1%  ╸
+    ├─ 評価サーバー ✗ timeout         9m 59s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+    │  └─ model.load not ended        6m 40s   67%            ╺━━━━━━━━━━━━━━━━━━━━━
+    │     └─ weights�[2J ✗ error      1m 39s   16%                            ╺━━━━╸
+    ├─ very_long_name_very_long_na…   6m 39s   66%  ─────────────────────
+    └─ nothing at all                    0 s    0%                  ╎
+    ");
 }
 
 #[test]
 fn extremes_fit_200_columns() {
-    assert_snapshot!(at(200).says_nothing().stdout_text(), @"");
+    assert_snapshot!(at(200).says_nothing().stdout_text(), @r"
+    trace 00000000000000000000000000000001: 2027-01-15 08:00:00 UTC, 10m 00s, timeout, 2 servers, 1 node
+
+    ━ the longest path                                                           0 s                        2m 30s                         5m 00s                         7m 30s                     10m 00s
+    gym.startup ✗ timeout                                         10m 00s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+    ├─ load_config                                                1.00 µs   <1%  ╸
+    ├─ 評価サーバー ✗ timeout                                      9m 59s  100%  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+    │  └─ model.load not ended                                     6m 40s   67%                                           ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+    │     └─ weights�[2J ✗ error                                   1m 39s   16%                                                                                                        ╺━━━━━━━━━━━━━━━━━━━╸
+    ├─ very_long_name_very_long_name_very_long_name_very_long_n…   6m 39s   66%  ──────────────────────────────────────────────────────────────────────────────────
+    └─ nothing at all                                                 0 s    0%                                                               ╎
+    ");
 }
 
 fn at(columns: usize) -> Ended {
@@ -117,7 +170,8 @@ fn another_locale_gets_ascii() {
 #[test]
 fn many_servers_are_summed_up_first() {
     let names: Vec<_> = (0..12).map(|number| format!("s{number}")).collect();
-    let servers: Vec<_> = names.iter().zip(0..).map(|(it, n)| (it.as_str(), 1_000 + 100 * n, 500)).collect();
+    let servers: Vec<_> =
+        names.iter().zip(0..).map(|(it, n)| (it.as_str(), 1_000 + 100 * n, 500)).collect();
     let mut all = line("head", &startup(1, &servers));
     // The slowest import is another node's.
     for (number, name) in names.iter().enumerate() {
@@ -130,7 +184,15 @@ fn many_servers_are_summed_up_first() {
     let ended = show(&[("a.jsonl", &all)]).run().exits(0).says_nothing();
     let text = ended.stdout_text();
     let summary: Vec<_> = text.split("\n\n").take(2).collect();
-    assert_snapshot!(summary.join("\n\n"), @"");
+    assert_snapshot!(summary.join("\n\n"), @r"
+    trace 00000000000000000000000000000001: 2027-01-15 08:00:00 UTC, 2.61 s, ready, 12 servers, 13 nodes
+
+    stage         count     p50     max  slowest  node
+    until ready      12  2.05 s  2.60 s  s11      head
+    venv_setup       12  1.55 s  2.10 s  s11      head
+    init_server      12  100 ms  400 ms  s3       node3
+    server_start     12  500 ms  500 ms  s0       head
+    ");
 }
 
 #[test]
@@ -162,7 +224,7 @@ fn files_are_joined_by_trace_and_startups_come_in_order() {
         headings,
         [
             "trace 00000000000000000000000000000001: 2027-01-15 08:00:00 UTC, 3.91 s, ready, 2 servers, 1 node",
-            "trace 00000000000000000000000000000002: 2027-01-15 08:16:40 UTC, 210 ms, ready, 1 server, 2 nodes",
+            "trace 00000000000000000000000000000002: 2027-01-15 08:00:01 UTC, 210 ms, ready, 1 server, 2 nodes",
         ]
     );
     assert!(text.contains("   └─ its own report"), "{text}");
@@ -186,7 +248,7 @@ fn a_trace_is_chosen_by_the_beginning_of_its_id() {
     assert!(text.starts_with("trace ab00"), "{text}");
     chosen("0001").exits(1).prints("").says(
         "gym-startup: no trace begins with 0001; there are, the latest first:\n  \
-         ab000000000000000000000000000002  2027-01-15 08:16:40 UTC\n  \
+         ab000000000000000000000000000002  2027-01-15 08:00:01 UTC\n  \
          00000000000000000000000000000001  2027-01-15 08:00:00 UTC\n",
     );
     for wrong in ["", "xyz", &"0".repeat(33)] {
@@ -202,7 +264,8 @@ fn spans_without_their_parents_are_roots_and_named() {
         [span(id, 77, "gym.server.startup", 10, 190).of(server), stage]
     };
     // Whoever launched the supervisor may have a trace of its own.
-    let under_a_job = SpanRecord { parent_span_id: Some(9.into()), ..span(1, 0, "gym.startup", 0, 5) };
+    let under_a_job =
+        SpanRecord { parent_span_id: Some(9.into()), ..span(1, 0, "gym.startup", 0, 5) };
     let one = [report(10, "a").to_vec(), vec![under_a_job]].concat();
     let ended = show(&[("a.jsonl", &line("n", &one))]).run().exits(0).says(
         "gym-startup: a's gym.server.startup stands under a span that is in none of these files: \
@@ -224,7 +287,8 @@ fn of_another_node(ahead_ms: i64) -> Ended {
         let at = |ms: i64| u64::try_from(20_000 + ms + ahead_ms).unwrap();
         let span = span(id, parent, name, at(from_ms), at(to_ms));
         let back = |ns: u64| ns - 20_000_000_000;
-        SpanRecord { start_ns: back(span.start_ns), end_ns: back(span.end_ns), ..span }.of("greeter")
+        SpanRecord { start_ns: back(span.start_ns), end_ns: back(span.end_ns), ..span }
+            .of("greeter")
     };
     let far = [
         report("gym.server.startup", 300, 100, 2_100, 2_400),
@@ -261,7 +325,7 @@ fn a_clock_that_was_set_back_is_pointed_out() {
          up to 1.50 s: a clock was set back meanwhile, or two clocks are in it; a server ignores \
          the stamp of a setup that ended before its spawn\n",
     );
-    assert!(ended.stdout_text().contains("venv_setup          -1.50 s"), "{ended}");
+    assert!(ended.stdout_text().contains("venv_setup     -1.50 s"), "{ended}");
 }
 
 #[test]
@@ -274,7 +338,12 @@ fn json() {
     let ended = show(&[("a.jsonl", &line("head", &spans))]).arg("--json").run().exits(0);
     let text = ended.says_nothing().stdout_text();
     assert_eq!(text.lines().count(), 1);
-    assert_snapshot!(text.replace("},{", "},\n{").replace(",\"spans\":", ",\n\"spans\":"), @"");
+    assert_snapshot!(text.replace("},{", "},\n{").replace(",\"spans\":", ",\n\"spans\":"), @r#"
+    {"startups":[{"trace_id":"00000000000000000000000000000001","start_ns":1800000000000000000,"end_ns":1800000000600000000,"duration_ms":600.0,"outcome":"failed","servers":1,"summary":[{"stage":"until ready","count":1,"p50_ms":590.0,"max_ms":590.0,"slowest_server":"greeter","node":"head"}],"notes":["greeter's gym.server.startup stands under a span that is in none of these files: give the supervisor's file as well"],
+    "spans":[{"span_id":"0000000000000001","parent_span_id":null,"name":"gym.startup","start_ns":1800000000000000000,"end_ns":1800000000600000000,"duration_ms":600.0,"server":null,"node":"head","pid":null,"outcome":"failed","error":"greeter: exit status 3","critical":true,"attributes":{"nemo.gym.startup.outcome":"failed"}},
+    {"span_id":"0000000000000002","parent_span_id":"0000000000000001","name":"gym.startup.server","start_ns":1800000000010000000,"end_ns":1800000000600000000,"duration_ms":590.0,"server":"greeter","node":"head","pid":null,"outcome":null,"error":null,"critical":true,"attributes":{"nemo.gym.server.name":"greeter","k\"":"v\n"}},
+    {"span_id":"0000000000000003","parent_span_id":"0000000000000009","name":"gym.server.startup","start_ns":1800000000020000000,"end_ns":null,"duration_ms":null,"server":"greeter","node":"head","pid":null,"outcome":null,"error":null,"critical":true,"attributes":{"nemo.gym.server.name":"greeter"}}]}],"notes":[]}
+    "#);
 }
 
 #[test]
@@ -294,8 +363,9 @@ fn whoever_reads_no_further_is_not_bothered() {
         let run = show(&[("a.jsonl", &file)]).args(args.iter().copied());
         run.clone().fd(1, without_reader()).run().exits(0).says_nothing();
         let full = File::options().write(true).open("/dev/full").unwrap();
-        run.fd(1, full).run().exits(1).says(
-            "gym-startup: standard output: No space left on device (os error 28)\n",
-        );
+        run.fd(1, full)
+            .run()
+            .exits(1)
+            .says("gym-startup: standard output: No space left on device (os error 28)\n");
     }
 }

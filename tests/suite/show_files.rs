@@ -9,11 +9,11 @@ use gym_stamp::spans::SpanRecord;
 use nix::sys::resource::Resource;
 
 use crate::show::{document, show};
+use crate::support::Ended;
 use crate::support::export::folder;
 use crate::support::recorded::{Change, in_trace, line, span, startup};
 use crate::support::rotel::script;
 use crate::support::toolbox::{python_venv, succeed};
-use crate::support::Ended;
 
 fn one() -> Vec<SpanRecord> {
     startup(1, &[("greeter", 2_000, 500)])
@@ -45,7 +45,8 @@ const COLLECTORS: &str = r#"{"resourceSpans":[
 
 #[test]
 fn a_collectors_file_is_read_whatever_else_is_in_it() {
-    let mut file = b"{\"resourceMetrics\":[{\"scopeMetrics\":[]}]}\n{\"resourceLogs\":[{}]}\n\n".to_vec();
+    let mut file =
+        b"{\"resourceMetrics\":[{\"scopeMetrics\":[]}]}\n{\"resourceLogs\":[{}]}\n\n".to_vec();
     file.extend(COLLECTORS.replace('\n', " ").bytes());
     let ended = show(&[("traces.jsonl", &file)]).arg("--json").run().exits(0).says_nothing();
     let document = document(&ended);
@@ -81,8 +82,8 @@ fn a_file_of_the_opentelemetry_sdk_is_shown() {
     let ended = show(&files).run().exits(0).says_nothing();
     let text = ended.stdout_text();
     assert!(text.starts_with("trace 00000000000000000000000000000001: "), "{ended}");
-    assert!(text.contains("   └─ its own report (pid 4711)   2.30 s"), "{ended}");
-    assert!(text.contains("      └─ init_server               290 ms"), "{ended}");
+    assert!(text.contains("\n   └─ its own report (pid 4711)   2.30 s"), "{ended}");
+    assert!(text.contains("\n      └─ init_server              290 ms"), "{ended}");
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
     let whole = line("head", &one());
     let broken = [b"{\"resourceSpans\":7}\n".as_slice(), &whole, b"[]\n", &whole[..200]].concat();
     let ended = show(&[("a.jsonl", &broken)]).run().exits(1);
-    assert!(ended.stdout_text().contains("├─ greeter"), "{ended}");
+    assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
     let said = ended.stderr_text();
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines.len(), 3, "{ended}");
@@ -111,7 +112,7 @@ fn a_file_that_is_none_is_named_and_the_others_are_shown() {
         ("secret.jsonl", "Permission denied (os error 13)"),
     ] {
         let ended = run.clone().arg(file).run().exits(1);
-        assert!(ended.stdout_text().contains("├─ greeter"), "{ended}");
+        assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
         ended.says(format!("gym-startup: {file}: {why}\n"));
     }
 }
@@ -134,11 +135,15 @@ fn a_file_without_spans_gets_a_word() {
 
 #[test]
 fn a_binary_file_is_told_in_a_few_lines() {
-    let noise: Vec<u8> = (0..200_000_u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let noise: Vec<u8> =
+        (0..200_000_u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let ended = show(&[("noise", &noise)]).run().exits(1).prints("");
     let said = ended.stderr_text();
     assert!(said.starts_with("gym-startup: noise:1: not JSON: "), "{said}");
-    assert!(said.ends_with("more damaged lines\ngym-startup: there is no span to show\n"), "{said}");
+    assert!(
+        said.ends_with("more damaged lines\ngym-startup: there is no span to show\n"),
+        "{said}"
+    );
     assert_eq!(said.lines().count(), 12, "{said}");
 }
 
@@ -151,6 +156,18 @@ fn a_compressed_file_gets_its_program() {
     show(&[("a.zst", b"\x28\xb5\x2f\xfd\n")]).run().exits(1).says(format!("{program}{nothing}"));
     let ended = show(&[("a", b"\0\0\x01\0\x28\xb5\x2f\xfd\n")]).run().exits(1);
     assert!(ended.stderr_text().contains("has to write it without `compression`"), "{ended}");
+}
+
+/// Spans that stand above themselves.
+#[test]
+fn a_circle_has_an_end() {
+    let circle = [
+        span(1, 2, "gym.startup.server.a", 0, 9).of("greeter"),
+        span(2, 1, "gym.startup.server.b", 1, 8).of("greeter"),
+        span(3, 3, "gym.startup.server.c", 2, 7).of("greeter"),
+    ];
+    let ended = show(&[("a.jsonl", &line("head", &circle))]).run().exits(0).says_nothing();
+    assert_eq!(ended.stdout_text().lines().count(), 6, "{ended}");
 }
 
 #[test]
@@ -231,5 +248,5 @@ fn a_file_of_200_mb_is_read_in_little_memory() {
     let run = run.arg("traces.jsonl").limit(Resource::RLIMIT_AS, 128 << 20, 128 << 20);
     let ended = run.clone().run().exits(0).says_nothing();
     fs::remove_file(path).unwrap();
-    assert!(ended.stdout_text().contains("├─ greeter"), "{ended}");
+    assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
 }

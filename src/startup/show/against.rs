@@ -108,7 +108,10 @@ impl Compared {
         let place = |place: &str| all.iter().find(|it| it.place == place).map(|it| it.times);
         let longest = all.iter().max_by_key(|it| it.times.now_ns).map(|it| it.times);
         let total = place(UNTIL_READY).or_else(|| place(REPORT)).or(longest).unwrap_or_default();
-        let stages = all.into_iter().filter(|it| it.place != UNTIL_READY).collect();
+        let stages = all
+            .into_iter()
+            .filter(|it| ![UNTIL_READY, REPORT].contains(&it.place.as_str()))
+            .collect();
         Self { server, replicas, total, stages }
     }
 }

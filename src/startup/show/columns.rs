@@ -24,12 +24,7 @@ impl Column {
 }
 
 /// The heading and the rows as lines of at most `width` columns, if that is enough for the numbers.
-pub fn lines(
-    columns: &[Column],
-    rows: &[Vec<String>],
-    width: usize,
-    unicode: bool,
-) -> Vec<String> {
+pub fn lines(columns: &[Column], rows: &[Vec<String>], width: usize, unicode: bool) -> Vec<String> {
     let head = columns.iter().map(|column| column.head().to_owned()).collect();
     let cells = |row: &Vec<String>| -> Vec<_> {
         row.iter().map(|cell| harmless(cell, unicode).into_owned()).collect()
@@ -42,12 +37,11 @@ pub fn lines(
     let mut widths: Vec<_> = (0..columns.len()).map(widest).collect();
     shrink(&mut widths, columns, width);
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(columns).zip(&widths).map(|((cell, column), width)| {
-            match column {
+        let cells =
+            row.iter().zip(columns).zip(&widths).map(|((cell, column), width)| match column {
                 Column::Text(_) => padded(&fit(cell, *width, unicode), *width),
                 Column::Number(_) => right(cell, *width),
-            }
-        });
+            });
         cells.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
     };
     rows.iter().map(line).collect()
@@ -58,9 +52,10 @@ fn shrink(widths: &mut [usize], columns: &[Column], width: usize) {
     let gaps = columns.len().saturating_sub(1).saturating_mul(GAP.len());
     loop {
         let used = widths.iter().sum::<usize>().saturating_add(gaps);
-        let texts = widths.iter_mut().zip(columns).filter_map(|(width, column)| {
-            matches!(column, Column::Text(_)).then_some(width)
-        });
+        let texts = widths
+            .iter_mut()
+            .zip(columns)
+            .filter_map(|(width, column)| matches!(column, Column::Text(_)).then_some(width));
         match texts.max() {
             Some(widest) if used > width && *widest > NARROWEST => {
                 *widest = widest.saturating_sub(1);

@@ -1,6 +1,6 @@
 //! Recorded startups, out of files that may hold much else.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use gym_stamp::telemetry::json;
@@ -8,15 +8,12 @@ use memchr::memmem::Finder;
 use opentelemetry::TraceId;
 
 use super::spans::{self, Process};
-use super::startup::{Span, Startup};
+use super::startup::Startup;
+use super::traces::Traces;
 use crate::lines::Lines;
 use crate::say::say;
-use crate::words::{counted, date};
+use crate::words::date;
 
-/// More spans of startups than this are not kept: three hundred servers have ten thousand.
-const MOST_SPANS: usize = 50_000;
-/// When there are more, the oldest startups go until so many are left.
-const AFTER_REMOVAL: usize = MOST_SPANS / 4 * 3;
 /// Of spans that are of no startup, so many are kept in case there is nothing else.
 const MOST_OTHERS: usize = 1_000;
 /// How many traces are remembered that were not asked for.
@@ -56,6 +53,7 @@ struct Reader {
     others: Traces,
     others_left_out: bool,
     refused: Refused,
+    spans: Finder<'static>,
     of_startups: Finder<'static>,
 }
 
@@ -67,6 +65,7 @@ impl Reader {
             others: Traces::default(),
             others_left_out: false,
             refused: Refused::default(),
+            spans: Finder::new(b"\"resourceSpans\""),
             of_startups: Finder::new(spans::STARTUP),
         }
     }
@@ -89,8 +88,9 @@ impl Reader {
             is_first = false;
             is_blank &= line.trim_ascii().is_empty();
             if self.is_beside_the_point(line) {
-                has_spans = true;
-                self.others_left_out = true;
+                let spans_are_skipped = self.spans.find(line).is_some();
+                has_spans |= spans_are_skipped;
+                self.others_left_out |= spans_are_skipped;
                 continue;
             }
             match json::read_spans(line) {
@@ -105,12 +105,13 @@ impl Reader {
                 }
             }
         }
-        match (is_blank, has_spans) {
-            (true, _) => say(format_args!("{}: is empty", lines.name)),
-            (_, false) => say(format_args!("{}: has metrics or logs alone, no span", lines.name)),
-            _ => {}
+        let sound = lines.finish();
+        if sound && is_blank {
+            say(format_args!("{}: is empty", lines.name));
+        } else if sound && !has_spans {
+            say(format_args!("{}: has metrics or logs alone, no span", lines.name));
         }
-        lines.finish()
+        sound
     }
 
     /// Whether the line is whole and has nothing of a startup, where that is all that is looked
@@ -157,16 +158,7 @@ impl Reader {
             }
             (false, _) => self.startups,
         };
-        if traces.left_out > 0 {
-            let spans = counted(traces.left_out, "span", "spans");
-            let of = match traces.removed.len() {
-                0 => String::new(),
-                1 => " of an older startup".to_owned(),
-                more => format!(" of {more} older startups"),
-            };
-            let hint = if of.is_empty() { "" } else { "; --trace chooses a startup" };
-            notes.push(format!("{spans}{of} left out, since {MOST_SPANS} are the most{hint}"));
-        }
+        notes.extend(traces.left_out());
         Ok((traces.finish(), notes))
     }
 }
@@ -224,82 +216,9 @@ impl Refused {
             0 => String::new(),
             more => format!("\n  and {more} older ones"),
         };
-        format!("no trace begins with {chosen}; there are, the latest first:{}{more}", named.concat())
-    }
-}
-
-/// Spans by their trace, each once.
-#[derive(Default)]
-struct Traces {
-    traces: HashMap<TraceId, Trace>,
-    len: usize,
-    removed: HashSet<TraceId>,
-    left_out: usize,
-}
-
-#[derive(Default)]
-struct Trace {
-    spans: Vec<Span>,
-    by_id: HashMap<u64, usize>,
-    start_ns: u64,
-}
-
-impl Traces {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn is_empty(&self) -> bool {
-        self.traces.is_empty()
-    }
-
-    fn take(&mut self, trace_id: TraceId, span: Span) {
-        if self.len >= MOST_SPANS {
-            self.remove_oldest();
-        }
-        if self.removed.contains(&trace_id) {
-            self.left_out = self.left_out.saturating_add(1);
-            return;
-        }
-        let is_full = self.len >= MOST_SPANS;
-        let trace = self.traces.entry(trace_id).or_default();
-        match trace.by_id.get(&span.entry.id).and_then(|index| trace.spans.get_mut(*index)) {
-            // A file that was given twice, or an exporter that tried again.
-            Some(known) if known.entry.end_ns.is_some() => {}
-            Some(known) => *known = span,
-            None if is_full => self.left_out = self.left_out.saturating_add(1),
-            None => {
-                let first = trace.spans.is_empty();
-                let start_ns = span.entry.start_ns;
-                trace.start_ns = if first { start_ns } else { start_ns.min(trace.start_ns) };
-                trace.by_id.insert(span.entry.id, trace.spans.len());
-                trace.spans.push(span);
-                self.len = self.len.saturating_add(1);
-            }
-        }
-    }
-
-    /// The latest startup is kept, whatever its size.
-    fn remove_oldest(&mut self) {
-        let mut by_start: Vec<_> =
-            self.traces.iter().map(|(id, trace)| (trace.start_ns, *id)).collect();
-        by_start.sort_unstable_by_key(|(start_ns, id)| (*start_ns, id.to_bytes()));
-        by_start.pop();
-        for (_, trace_id) in by_start {
-            if self.len <= AFTER_REMOVAL {
-                break;
-            }
-            let spans = self.traces.remove(&trace_id).map_or(0, |trace| trace.spans.len());
-            self.len = self.len.saturating_sub(spans);
-            self.left_out = self.left_out.saturating_add(spans);
-            self.removed.insert(trace_id);
-        }
-    }
-
-    fn finish(self) -> Vec<Startup> {
-        let startup = |(trace_id, trace): (TraceId, Trace)| Startup { trace_id, spans: trace.spans };
-        let mut startups: Vec<_> = self.traces.into_iter().map(startup).collect();
-        startups.sort_by_cached_key(|startup| (startup.start_ns(), startup.trace_id.to_bytes()));
-        startups
+        format!(
+            "no trace begins with {chosen}; there are, the latest first:{}{more}",
+            named.concat()
+        )
     }
 }

@@ -1,5 +1,6 @@
 //! What does not fit together in a startup: spans whose parents are missing, clocks that disagree.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use gym_stamp::server::{INTERPRETER_START, VENV_SETUP};
@@ -14,6 +15,10 @@ const REPORT: &str = "gym.server.startup";
 const TOLERANCE_NS: i128 = 50_000_000;
 /// How many of a kind are named.
 const NAMED: usize = 3;
+
+/// By whose clock disagrees with whose: how much, and which span shows it.
+type Disagreements<'s> = BTreeMap<(&'s str, &'s str), (i128, &'s Span)>;
+type Disagreement<'s> = ((&'s str, &'s str), (i128, &'s Span));
 
 /// Sentences, without their full stops, about `startup`.
 pub fn notes(startup: &Startup, unicode: bool) -> Vec<String> {
@@ -50,14 +55,13 @@ fn orphans(startup: &Startup, by_id: &HashMap<u64, &Span>) -> Option<String> {
 /// first stage of a server says: that one begins at its spawn, which is the supervisor's time. An
 /// end is different: mostly a server answers only when its startup is over, but another process may
 /// answer in its place.
-fn clocks(startup: &Startup, by_id: &HashMap<u64, &Span>, unicode: bool) -> Vec<String> {
-    let mut behind: BTreeMap<(&str, &str), (i128, &Span)> = BTreeMap::new();
-    let mut ahead = behind.clone();
+fn clocks<'s>(startup: &'s Startup, by_id: &HashMap<u64, &'s Span>, unicode: bool) -> Vec<String> {
+    let (mut behind, mut ahead) = (Disagreements::new(), Disagreements::new());
     for span in &startup.spans {
         let parent = span.entry.parent.and_then(|id| by_id.get(&id));
         let Some((parent, node)) = parent.zip(span.node.as_deref()) else { continue };
         let Some(above) = parent.node.as_deref().filter(|above| *above != node) else { continue };
-        let note = |notes: &mut BTreeMap<_, (i128, _)>, by_ns: i128| {
+        let note = |notes: &mut Disagreements<'s>, by_ns: i128| {
             let known_ns = notes.get(&(node, above)).map_or(TOLERANCE_NS, |(ns, _)| *ns);
             if by_ns > known_ns {
                 notes.insert((node, above), (by_ns, span));
@@ -70,6 +74,9 @@ fn clocks(startup: &Startup, by_id: &HashMap<u64, &Span>, unicode: bool) -> Vec<
             note(&mut ahead, difference(end_ns, ready_ns));
         }
     }
+    let (behind, others_behind) = worst(behind);
+    let (ahead, others_ahead) = worst(ahead);
+    let others = others_behind.saturating_add(others_ahead);
     let behind = behind.into_iter().map(|((node, above), (ns, span))| {
         let by = duration(ns, unicode);
         let stamps = match span.entry.name == REPORT && !tells_of_stamps(startup, span) {
@@ -90,7 +97,18 @@ fn clocks(startup: &Startup, by_id: &HashMap<u64, &Span>, unicode: bool) -> Vec<
             named(span)
         )
     });
-    behind.chain(ahead).collect()
+    let more = counted(others, "more clock disagrees", "more clocks disagree");
+    let more = (others > 0).then(|| format!("{more}, by less"));
+    behind.chain(ahead).chain(more).collect()
+}
+
+/// Those that disagree most, and how many there are besides.
+fn worst<'s>(disagreements: Disagreements<'s>) -> (Vec<Disagreement<'s>>, usize) {
+    let mut all: Vec<_> = disagreements.into_iter().collect();
+    all.sort_by_key(|(_, (ns, _))| Reverse(*ns));
+    let others = all.len().saturating_sub(NAMED);
+    all.truncate(NAMED);
+    (all, others)
 }
 
 /// Whether a server's report has a stage that comes of its stamps.
@@ -103,12 +121,12 @@ fn tells_of_stamps(startup: &Startup, report: &Span) -> bool {
 /// Spans that end before they begin.
 fn set_back(startup: &Startup, unicode: bool) -> Option<String> {
     let length_ns = |span: &&Span| span.length_ns().unwrap_or(0);
-    let mut negative: Vec<_> =
-        startup.spans.iter().filter(|span| length_ns(span) < 0).collect();
+    let mut negative: Vec<_> = startup.spans.iter().filter(|span| length_ns(span) < 0).collect();
     negative.sort_by_key(length_ns);
     let worst = negative.first()?;
     let by = duration(length_ns(worst).saturating_neg(), unicode);
-    let spans = counted(negative.len(), "span ends before it begins", "spans end before they begin");
+    let spans =
+        counted(negative.len(), "span ends before it begins", "spans end before they begin");
     let is_setup = |span: &&Span| span.entry.name.ends_with(VENV_SETUP);
     let stamps = match negative.iter().any(is_setup) {
         true => "; a server ignores the stamp of a setup that ended before its spawn",

@@ -179,8 +179,10 @@ impl<'s> Tree<'s> {
     }
 }
 
-/// The one that half of them are not above.
+/// The one in the middle, or what is between the two that are.
 pub fn median(values: &mut [i128]) -> Option<i128> {
     values.sort_unstable();
-    values.get(values.len().checked_sub(1)? / 2).copied()
+    let upper = values.get(values.len() / 2)?;
+    let lower = values.get(values.len().checked_sub(1)? / 2)?;
+    Some(lower.midpoint(*upper))
 }

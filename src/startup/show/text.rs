@@ -34,6 +34,7 @@ pub fn look() -> Look {
     let env = |name: &str| std::env::var_os(name);
     let columns = env("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok());
     let width = terminal::size_of(io::stdout()).map(|(width, _)| width).or(columns);
+    let width = width.filter(|width| *width > 0);
     let is_terminal = io::IsTerminal::is_terminal(&io::stdout());
     Look {
         width: width.unwrap_or(USUAL_WIDTH).min(WIDEST),
@@ -111,7 +112,8 @@ fn table(rows: &[Row], look: &Look) -> String {
     let others = rows.len().saturating_sub(drawn.len());
     if others > 0 {
         let up_to = duration(least_ns, look.unicode);
-        let words = format!("{}, each {up_to} at most", counted(others, "more stage", "more stages"));
+        let words =
+            format!("{}, each {up_to} at most", counted(others, "more stage", "more stages"));
         text.push_str(&painted(FAINT, &words, look));
         text.push('\n');
     }

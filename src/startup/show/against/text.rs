@@ -54,8 +54,8 @@ fn verdict(comparison: &Comparison, unicode: bool) -> String {
     let total = comparison.total;
     let by_ns = total.slower_by_ns();
     if !matters(total) {
-        let [before, now] = [total.before_ns, total.now_ns]
-            .map(|ns| duration(ns.unwrap_or(0), unicode));
+        let [before, now] =
+            [total.before_ns, total.now_ns].map(|ns| duration(ns.unwrap_or(0), unicode));
         return format!("as fast as before: {now}, before {before}");
     }
     let how = if by_ns > 0 { "slower" } else { "faster" };
@@ -76,7 +76,8 @@ fn verdict(comparison: &Comparison, unicode: bool) -> String {
 fn cause(comparison: &Comparison) -> Option<(Option<&Compared>, &Difference)> {
     let total_ns = comparison.total.slower_by_ns();
     let share = |it: &Difference, of_ns: i128| it.times.slower_by_ns() as f64 / of_ns as f64;
-    let is_no_wait = |it: &&Difference| !["wait_for_servers", "unfinished", REPORT].contains(&it.place.as_str());
+    let is_no_wait =
+        |it: &&Difference| !["wait_for_servers", "unfinished", REPORT].contains(&it.place.as_str());
     let own = comparison.supervisor.iter().filter(is_no_wait).map(|stage| (None, stage));
     let of_servers = comparison.servers.iter().flat_map(|server| {
         server.stages.iter().filter(is_no_wait).map(move |stage| (Some(server), stage))
@@ -94,9 +95,10 @@ fn cause(comparison: &Comparison) -> Option<(Option<&Compared>, &Difference)> {
             let rest = it.place.strip_prefix(stage.place.as_str());
             rest.is_some_and(|rest| rest.starts_with(" / "))
         };
-        let deeper = siblings.iter().filter(beneath).max_by(|one, other| {
-            largest(&share(one, by_ns), &share(other, by_ns))
-        });
+        let deeper = siblings
+            .iter()
+            .filter(beneath)
+            .max_by(|one, other| largest(&share(one, by_ns), &share(other, by_ns)));
         match deeper {
             Some(deeper) if share(deeper, by_ns) > MOST => stage = deeper,
             _ => return Some((server, stage)),
