@@ -69,7 +69,7 @@ fn shown(args: &args::Show) -> Result<bool, String> {
     };
     let look = text::look();
     if !args.against.is_empty() {
-        let before = files::read(&args.against, None)?;
+        let before = files::read(&args.against, None).map_err(|why| format!("--against: {why}"))?;
         return compared(before, now, args.json, &look);
     }
     let Recorded { startups, notes, sound } = now;

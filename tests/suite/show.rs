@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 
 use crate::support::recorded::{BEGAN_NS, Change, in_trace, line, span, startup};
 use crate::support::startup::{Startup, free_port};
-use crate::support::{Ended, Run, command, without_reader};
+use crate::support::{Ended, Run, Terminal, command, without_reader};
 
 /// `gym-startup show` with these files, in a UTF-8 locale.
 pub fn show(files: &[(&str, &[u8])]) -> Run {
@@ -157,6 +157,24 @@ fn extremes_fit_200_columns() {
 fn at(columns: usize) -> Ended {
     let columns = columns.to_string();
     show(&[("a.jsonl", &extremes())]).var("COLUMNS", columns).run().exits(0)
+}
+
+#[test]
+fn a_terminal_has_its_width_and_its_colours() {
+    let narrow = ["sh", "-c", "stty cols 60 rows 20; exec \"$@\"", "sh"];
+    let run = show(&[("a.jsonl", &line("head", &two()))]);
+    let run = run.var("TERM", "xterm").var("COLUMNS", "200").under(narrow);
+    let written = |run: Run| {
+        let mut terminal = Terminal::new();
+        run.on_terminal(&terminal).run().exits(0);
+        String::from_utf8(terminal.read()).unwrap()
+    };
+    let coloured = written(run.clone());
+    assert!(coloured.starts_with("\u{1b}[1mtrace 0000"), "{coloured:?}");
+    let plain = written(run.var("NO_COLOR", "1"));
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let widest = plain.lines().map(|line| line.trim_end().chars().count()).max();
+    assert_eq!(widest, Some(60), "{plain}");
 }
 
 #[test]

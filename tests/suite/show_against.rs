@@ -256,6 +256,6 @@ fn a_file_that_cannot_be_read_is_told() {
     let run = show(&[("now.jsonl", &line("head", &now()))]).args(["--against", "missing.jsonl"]);
     run.run().exits(1).prints("").says(
         "gym-startup: missing.jsonl: No such file or directory (os error 2)\n\
-         gym-startup: there is no span to show\n",
+         gym-startup: --against: there is no span to show\n",
     );
 }

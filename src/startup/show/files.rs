@@ -99,10 +99,7 @@ impl Reader {
                     has_spans = true;
                     resources.into_iter().for_each(|resource| self.take(resource));
                 }
-                Err(why) => {
-                    has_spans = true;
-                    lines.damaged(&why);
-                }
+                Err(why) => lines.damaged(&why),
             }
         }
         let sound = lines.finish();
@@ -118,7 +115,9 @@ impl Reader {
     /// for. Most lines of a collector's file are of something else, and reading them takes long.
     fn is_beside_the_point(&self, line: &[u8]) -> bool {
         let others_are_wanted = self.startups.is_empty() && self.others.len() < MOST_OTHERS;
-        let is_whole = line.starts_with(b"{") && line.ends_with(b"}\n");
+        let is_whole = line.starts_with(b"{")
+            && line.ends_with(b"\n")
+            && line.trim_ascii_end().ends_with(b"}");
         !others_are_wanted && is_whole && self.of_startups.find(line).is_none()
     }
 
