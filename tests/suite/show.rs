@@ -48,7 +48,7 @@ fn a_startup_has_a_heading_and_a_waterfall() {
 fn a_startup_that_was_just_recorded_is_shown() {
     let port = free_port();
     let ready = format!("http://127.0.0.1:{port}/");
-    let command = format!("sleep 0.3; exec ./gym-stamp python3 -S serve.py port={port}");
+    let command = format!("exec ./gym-stamp python3 -S serve.py port={port}");
     let run: Startup = crate::support::startup::startup().args(["--exit-when-ready"]);
     let over = run.server("one", &command, &ready, "").run().exits(0);
     let recorded = fs::read(over.ended.folder().join("out.jsonl")).unwrap();
@@ -57,8 +57,7 @@ fn a_startup_that_was_just_recorded_is_shown() {
     let heading = format!("trace {}: ", hex(&over.trace().spans[0].trace_id));
     assert!(text.starts_with(&heading), "{ended}");
     assert!(text.lines().next().unwrap().ends_with(" ms, ready, 1 server, 1 node"), "{ended}");
-    for row in
-        ["gym.startup ", "├─ spawn_servers ", "├─ one ", "│  ├─ venv_setup ", "│  │  └─ sleep "]
+    for row in ["gym.startup ", "├─ one ", "│  ├─ venv_setup ", "│  └─ server_start "]
     {
         assert!(text.lines().any(|line| line.starts_with(row)), "no '{row}'\n{ended}");
     }
