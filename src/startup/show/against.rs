@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use super::document::ms;
-use super::stages::{REPORT, Server, Timed, UNTIL_READY, median, timed};
+use super::stages::{OWN_REPORT, Server, Timed, UNTIL_READY, median, timed};
 use super::startup::Startup;
 
 pub use text::text;
@@ -107,10 +107,11 @@ impl Compared {
         let all = stages.differences();
         let place = |place: &str| all.iter().find(|it| it.place == place).map(|it| it.times);
         let longest = all.iter().max_by_key(|it| it.times.now_ns).map(|it| it.times);
-        let total = place(UNTIL_READY).or_else(|| place(REPORT)).or(longest).unwrap_or_default();
+        let total =
+            place(UNTIL_READY).or_else(|| place(OWN_REPORT)).or(longest).unwrap_or_default();
         let stages = all
             .into_iter()
-            .filter(|it| ![UNTIL_READY, REPORT].contains(&it.place.as_str()))
+            .filter(|it| ![UNTIL_READY, OWN_REPORT].contains(&it.place.as_str()))
             .collect();
         Self { server, replicas, total, stages }
     }
@@ -148,7 +149,7 @@ impl Stages {
             let lengths = |lengths: &Lengths| lengths.get(side).map_or(0, Vec::len);
             let count = |place: &str| self.by_place.get(place).map_or(0, lengths);
             let is_any = self.by_place.values().any(|it| lengths(it) > 0);
-            count(UNTIL_READY).max(count(REPORT)).max(usize::from(is_any))
+            count(UNTIL_READY).max(count(OWN_REPORT)).max(usize::from(is_any))
         })
     }
 

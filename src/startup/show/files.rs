@@ -125,9 +125,6 @@ impl Reader {
         let process = Process::from(resource.resource.as_ref());
         for span in resource.scope_spans.into_iter().flat_map(|scope| scope.spans) {
             let is_of_startup = spans::is_of_startup(&span);
-            if !is_of_startup && !self.startups.is_empty() {
-                continue;
-            }
             let Some((trace_id, span)) = spans::converted(span, &process) else { continue };
             if !is_chosen(self.chosen.as_deref(), trace_id) {
                 self.refused.take(trace_id, is_of_startup, span.entry.start_ns);

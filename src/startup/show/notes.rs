@@ -5,11 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use gym_stamp::server::{INTERPRETER_START, VENV_SETUP};
 
-use super::startup::{ROOT, Span, Startup};
+use super::startup::{REPORT, ROOT, SERVER, Span, Startup};
 use crate::words::{counted, duration};
-
-const SERVER: &str = "gym.startup.server";
-const REPORT: &str = "gym.server.startup";
 
 /// What clocks may differ by before it is worth a word: those of a cluster are kept closer.
 const TOLERANCE_NS: i128 = 50_000_000;

@@ -6,12 +6,12 @@ use std::fmt;
 
 use gym_stamp::spans::SERVER_TYPE;
 
-use super::startup::{ROOT, Span, Startup};
+use super::startup::{REPORT, ROOT, SERVER, Span, Startup, WORKER};
 
 /// The place of a server from its spawn to its first answer.
 pub const UNTIL_READY: &str = "until ready";
 /// The place of what a server says itself, where nobody has seen it from outside.
-pub const REPORT: &str = "its own report";
+pub const OWN_REPORT: &str = "its own report";
 
 /// A server by its name and its type; there may be several of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +38,7 @@ pub struct Timed {
     /// `venv_setup`, `venv_setup / uv venv`, `init_server #2` for the second of that name.
     pub place: String,
     pub ns: i128,
+    /// Where it ran; of what only the supervisor tells, where the supervisor did.
     pub node: Option<String>,
 }
 
@@ -50,13 +51,13 @@ pub fn timed(startup: &Startup) -> Vec<Timed> {
     tree.push(&tree.roots, None, &mut to_do);
     while let Some((index, occurrence, above)) = to_do.pop() {
         let Some(span) = startup.spans.get(index) else { continue };
-        let here = place(span, occurrence, above.as_ref());
+        let here = Here::new(span, occurrence, tree.reported_from(index), above.as_ref());
         if let Some(ns) = span.length_ns()
             && span.entry.name != ROOT
             && !tree.is_seen_from_outside(index)
         {
-            let Here { server, place } = here.clone();
-            all.push(Timed { server, place, ns, node: span.node.clone() });
+            let Here { server, place, node } = here.clone();
+            all.push(Timed { server, place, ns, node });
         }
         let children = tree.children.get(index).map_or(&[][..], Vec::as_slice);
         tree.push(children, Some(&here), &mut to_do);
@@ -64,52 +65,70 @@ pub fn timed(startup: &Startup) -> Vec<Timed> {
     all
 }
 
+/// Where a span stands.
 #[derive(Clone)]
 struct Here {
     server: Option<Server>,
     place: String,
+    node: Option<String>,
 }
 
-/// Where the span stands, as the `occurrence`th of its name under the one above.
-fn place(span: &Span, occurrence: usize, above: Option<&Here>) -> Here {
-    let name = span.entry.name.as_str();
-    let (is_servers, place) = if name == ROOT {
-        (false, String::new())
-    } else if name == "gym.startup.server" {
-        (true, UNTIL_READY.to_owned())
-    } else if name == "gym.server.startup" {
-        (true, REPORT.to_owned())
-    } else if name == "gym.server.startup.worker" {
-        (true, "worker".to_owned())
-    } else if let Some(stage) = name.strip_prefix("gym.server.startup.worker.") {
-        (true, format!("worker / {stage}"))
-    } else if let Some(stage) = name.strip_prefix("gym.server.startup.") {
-        (true, stage.to_owned())
-    } else if let Some(stage) = name.strip_prefix("gym.startup.server.") {
-        (true, stage.to_owned())
-    } else if let Some(stage) = name.strip_prefix("gym.startup.") {
-        (false, stage.to_owned())
-    } else {
-        let above_it = above.map_or("", |above| above.place.as_str());
-        let place = match above_it {
-            "" | UNTIL_READY | REPORT => name.to_owned(),
-            above_it => format!("{above_it} / {name}"),
+impl Here {
+    /// As the `occurrence`th of its name under the one above; `reported_from` is where the server
+    /// that it stands for reports from.
+    fn new(
+        span: &Span,
+        occurrence: usize,
+        reported_from: Option<&str>,
+        above: Option<&Self>,
+    ) -> Self {
+        let name = span.entry.name.as_str();
+        let (is_servers, place) = match name {
+            ROOT => (false, String::new()),
+            SERVER => (true, UNTIL_READY.to_owned()),
+            REPORT => (true, OWN_REPORT.to_owned()),
+            WORKER => (true, "worker".to_owned()),
+            _ => stage(name).unwrap_or_else(|| (true, step(name, above))),
         };
-        (true, place)
-    };
-    let own = || {
-        let name = span.entry.server.clone().filter(|name| !name.is_empty())?;
-        Some(Server { name, server_type: span.attribute(SERVER_TYPE).map(str::to_owned) })
-    };
-    let inherited = above.and_then(|above| above.server.clone());
-    let server = if is_servers { inherited.or_else(own) } else { None };
-    // Workers and servers of one name are replicas, not one after the other.
-    let is_process = ["gym.startup.server", "gym.server.startup", "gym.server.startup.worker"];
-    let place = match occurrence {
-        2.. if !is_process.contains(&name) => format!("{place} #{occurrence}"),
-        _ => place,
-    };
-    Here { server, place }
+        // Workers, and servers of one name, are replicas: none comes after another.
+        let place = match (name, occurrence) {
+            (SERVER | REPORT | WORKER, _) | (_, 0 | 1) => place,
+            _ => format!("{place} #{occurrence}"),
+        };
+        let own = || {
+            let name = span.entry.server.clone().filter(|name| !name.is_empty())?;
+            Some(Server { name, server_type: span.attribute(SERVER_TYPE).map(str::to_owned) })
+        };
+        let inherited = above.and_then(|above| above.server.clone());
+        let node = match name {
+            SERVER => reported_from.or(span.node.as_deref()).map(str::to_owned),
+            _ if name.starts_with(REPORT) => span.node.clone(),
+            _ => above.and_then(|above| above.node.clone()).or_else(|| span.node.clone()),
+        };
+        let server = if is_servers { inherited.or_else(own) } else { None };
+        Self { server, place, node }
+    }
+}
+
+/// Of a stage's span: whether it is a server's, and its place.
+fn stage(name: &str) -> Option<(bool, String)> {
+    let spans = [
+        ("gym.server.startup.worker.", true, "worker / "),
+        ("gym.server.startup.", true, ""),
+        ("gym.startup.server.", true, ""),
+        ("gym.startup.", false, ""),
+    ];
+    spans.into_iter().find_map(|(before, is_servers, place)| {
+        name.strip_prefix(before).map(|stage| (is_servers, format!("{place}{stage}")))
+    })
+}
+
+/// The place of what is beneath a stage.
+fn step(name: &str, above: Option<&Here>) -> String {
+    match above.map_or("", |above| above.place.as_str()) {
+        "" | UNTIL_READY | OWN_REPORT => name.to_owned(),
+        stage => format!("{stage} / {name}"),
+    }
 }
 
 struct Tree<'s> {
@@ -161,6 +180,14 @@ impl<'s> Tree<'s> {
         }
     }
 
+    /// The node of a server that says more itself.
+    fn reported_from(&self, index: usize) -> Option<&str> {
+        let children = self.children.get(index)?.iter().filter_map(|it| self.spans.get(*it));
+        let mut reports =
+            children.filter(|span| [REPORT, WORKER].contains(&span.entry.name.as_str()));
+        reports.find_map(|span| span.node.as_deref())
+    }
+
     /// Whether it is what a server says itself of what its supervisor has seen: that would count
     /// twice.
     fn is_seen_from_outside(&self, index: usize) -> bool {
@@ -168,7 +195,7 @@ impl<'s> Tree<'s> {
         let parent = |index: usize| self.parents.get(index).copied().flatten();
         let above = parent(index);
         match name(index) {
-            Some("gym.server.startup") => above.and_then(name) == Some("gym.startup.server"),
+            Some(REPORT) => above.and_then(name) == Some(SERVER),
             Some("gym.server.startup.venv_setup") => {
                 let server = above.and_then(parent);
                 let seen = server.and_then(|server| self.children.get(server)).into_iter();

@@ -6,6 +6,11 @@ use crate::waterfall::Entry;
 
 /// The span of a whole startup.
 pub const ROOT: &str = "gym.startup";
+/// That of one server, as its supervisor saw it.
+pub const SERVER: &str = "gym.startup.server";
+/// What a server's main process, and a worker of it, say themselves.
+pub const REPORT: &str = "gym.server.startup";
+pub const WORKER: &str = "gym.server.startup.worker";
 
 /// The spans of one trace. A parent that is not among them is in a file that was not given, or
 /// never came to an end.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::stages::{REPORT, Timed, UNTIL_READY, median};
+use super::stages::{OWN_REPORT, Timed, UNTIL_READY, median};
 
 /// One stage of all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub fn servers(timed: &[Timed]) -> usize {
         let [spawned, reported] = counts.entry(&server.name).or_default();
         match stage.place.as_str() {
             UNTIL_READY => *spawned = spawned.saturating_add(1),
-            REPORT => *reported = reported.saturating_add(1),
+            OWN_REPORT => *reported = reported.saturating_add(1),
             _ => {}
         }
     }

@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::{Compared, Comparison, Difference, Times};
 use crate::show::columns::{Column, lines};
-use crate::show::stages::{REPORT, UNTIL_READY, timed};
+use crate::show::stages::{OWN_REPORT, UNTIL_READY, timed};
 use crate::show::startup::Startup;
 use crate::show::text::{FAINT, NARROW, STRONG, heading, painted, shortened};
 use crate::waterfall::Look;
@@ -76,8 +76,9 @@ fn verdict(comparison: &Comparison, unicode: bool) -> String {
 fn cause(comparison: &Comparison) -> Option<(Option<&Compared>, &Difference)> {
     let total_ns = comparison.total.slower_by_ns();
     let share = |it: &Difference, of_ns: i128| it.times.slower_by_ns() as f64 / of_ns as f64;
-    let is_no_wait =
-        |it: &&Difference| !["wait_for_servers", "unfinished", REPORT].contains(&it.place.as_str());
+    let is_no_wait = |it: &&Difference| {
+        !["wait_for_servers", "unfinished", OWN_REPORT].contains(&it.place.as_str())
+    };
     let own = comparison.supervisor.iter().filter(is_no_wait).map(|stage| (None, stage));
     let of_servers = comparison.servers.iter().flat_map(|server| {
         server.stages.iter().filter(is_no_wait).map(move |stage| (Some(server), stage))
