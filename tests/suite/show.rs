@@ -205,10 +205,10 @@ fn many_servers_are_summed_up_first() {
     trace 00000000000000000000000000000001: 2027-01-15 08:00:00 UTC, 2.61 s, ready, 12 servers, 13 nodes
 
     stage         count     p50     max  slowest  node
-    until ready      12  2.05 s  2.60 s  s11      head
-    venv_setup       12  1.55 s  2.10 s  s11      head
+    until ready      12  2.05 s  2.60 s  s11      node11
+    venv_setup       12  1.55 s  2.10 s  s11      node11
     init_server      12  100 ms  400 ms  s3       node3
-    server_start     12  500 ms  500 ms  s0       head
+    server_start     12  500 ms  500 ms  s0       node0
     ");
 }
 
