@@ -207,7 +207,7 @@ pub struct Ps {
 /// Files of one startup, one from each node, say, are joined by their trace. What is shown of a
 /// running server is what its stamps tell.
 #[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, after_long_help = SHOW_MORE)]
 pub struct Show {
     /// Files of OTLP JSON lines, as --out and a collector's file exporter write them; - is standard
     /// input
@@ -234,6 +234,13 @@ pub struct Show {
     #[arg(long, value_name = "OUT", conflicts_with = "json")]
     pub html: Option<PathBuf>,
 }
+
+/// What `show --help` says beyond the options.
+pub const SHOW_MORE: &str = "\
+Exit status:
+  0        all of it was shown
+  1        something could not be read or written, or there is nothing to show
+  2        the command line is wrong";
 
 /// Send recorded startups to an OTLP endpoint
 ///

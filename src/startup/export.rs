@@ -2,8 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,6 +12,7 @@ use gym_stamp::telemetry::{
 };
 
 use crate::args;
+use crate::lines::Lines;
 use crate::say::say;
 
 /// The status of a command line that cannot be meant.
@@ -21,12 +20,6 @@ const WRONG_USAGE: u8 = 2;
 
 /// What reading the clock twice may take.
 const SLACK: Duration = Duration::from_millis(1);
-
-/// A line that is longer is no line of a file exporter.
-const LONGEST_LINE: u64 = 16 * 1024 * 1024;
-
-/// How many damaged lines of one file are named. A file of another kind has nothing else.
-const NAMED_FAULTS: u64 = 10;
 
 /// Sends what the files hold. The status is 0 only if everything was accepted.
 pub fn export(args: &args::Export) -> ExitCode {
@@ -73,59 +66,21 @@ fn endpoints(args: &args::Export) -> Result<Endpoints, SettingError> {
     Ok(endpoints)
 }
 
-/// Reads `file` line by line into `delivery`, and tells what of it cannot be read.
+/// Reads `file` line by line into `delivery`.
 fn read(file: &Path, delivery: &mut Delivery) {
-    let (name, input): (String, Box<dyn Read>) = if file == Path::new("-") {
-        ("standard input".to_owned(), Box::new(io::stdin()))
-    } else {
-        match File::open(file) {
-            Ok(input) => (file.display().to_string(), Box::new(input)),
-            Err(error) => return delivery.fail(format_args!("{}: {error}", file.display())),
-        }
+    let mut lines = match Lines::open(file) {
+        Ok(lines) => lines,
+        Err(why) => return delivery.fail(why),
     };
-    let mut faults = 0;
-    if let Err(error) = read_lines(&name, BufReader::new(input), delivery, &mut faults) {
-        delivery.fail(format_args!("{name}: {error}"));
-    }
-    let unnamed = faults.saturating_sub(NAMED_FAULTS);
-    if unnamed > 0 {
-        delivery.fail(format_args!("{name}: and {unnamed} more damaged lines"));
-    }
-}
-
-fn read_lines(
-    name: &str,
-    mut input: impl BufRead,
-    delivery: &mut Delivery,
-    faults: &mut u64,
-) -> io::Result<()> {
-    let mut line = Vec::new();
-    for number in 1_u64.. {
-        if delivery.is_over() {
-            break;
-        }
-        line.clear();
-        if input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
-            break;
-        }
-        let is_endless = !line.ends_with(b"\n") && line.len() as u64 == LONGEST_LINE;
-        let requests =
-            if is_endless { Err("longer than 16 MiB".to_owned()) } else { json::read_line(&line) };
-        match requests {
+    while !delivery.is_over()
+        && let Some(line) = lines.next()
+    {
+        match json::read_line(line) {
             Ok(requests) => requests.into_iter().for_each(|request| delivery.add(request)),
-            Err(why) => {
-                *faults = faults.saturating_add(1);
-                delivery.failed = true;
-                if *faults <= NAMED_FAULTS {
-                    say(format_args!("{name}:{number}: {why}"));
-                }
-            }
-        }
-        if is_endless {
-            input.skip_until(b'\n')?;
+            Err(why) => lines.damaged(&why),
         }
     }
-    Ok(())
+    delivery.failed |= !lines.finish();
 }
 
 /// What is under way, and how it went so far.

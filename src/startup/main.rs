@@ -13,6 +13,7 @@ mod exporter;
 mod fleet;
 #[cfg(target_os = "linux")]
 mod keeper;
+mod lines;
 mod manual;
 #[cfg(target_os = "linux")]
 mod probe;

@@ -1,15 +1,177 @@
 //! `gym-startup show`: recorded startups, or a running server's.
 
+mod against;
+mod columns;
+mod document;
+mod files;
 mod live;
+mod notes;
 mod page;
+mod spans;
+mod stages;
 mod startup;
+mod summary;
+mod text;
+mod traces;
 
+use std::fs;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
+
+use opentelemetry::TraceId;
+use serde::Serialize;
 
 use crate::args;
 use crate::say::say;
+use crate::waterfall::Look;
+use against::Comparison;
+use files::Recorded;
+use startup::Startup;
 
-pub fn show(_args: &args::Show) -> ExitCode {
-    say("show is not there yet");
-    ExitCode::FAILURE
+/// The status of a command line that cannot be meant.
+const WRONG_USAGE: u8 = 2;
+
+pub fn show(args: &args::Show) -> ExitCode {
+    if let Some(trace) = &args.trace
+        && let Err(why) = check_prefix(trace)
+    {
+        say(why);
+        return ExitCode::from(WRONG_USAGE);
+    }
+    match shown(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            say(why);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check_prefix(trace: &str) -> Result<(), String> {
+    let longest = TraceId::INVALID.to_string().len();
+    if trace.is_empty() || trace.len() > longest || !trace.bytes().all(|it| it.is_ascii_hexdigit())
+    {
+        return Err(format!("--trace {trace}: a trace id has 1 to {longest} hexadecimal digits"));
+    }
+    Ok(())
+}
+
+/// Whether all that was given could be read, and all that was asked for written.
+fn shown(args: &args::Show) -> Result<bool, String> {
+    let now = match args.pid {
+        Some(pid) => {
+            let (startup, notes) = live::startup(pid)?;
+            Recorded { startups: vec![startup], notes, sound: true }
+        }
+        None => files::read(&args.files, args.trace.as_deref())?,
+    };
+    let look = text::look();
+    if !args.against.is_empty() {
+        let before = files::read(&args.against, None).map_err(|why| format!("--against: {why}"))?;
+        return compared(before, now, args.json, &look);
+    }
+    let Recorded { startups, notes, sound } = now;
+    let written = match (&args.html, args.json) {
+        (Some(out), _) => page(out, &startups, notes, &look)?,
+        (None, true) => json(&document(&startups, &notes, &look))?,
+        (None, false) => text(&startups, &notes, &look)?,
+    };
+    Ok(sound && written)
+}
+
+fn text(startups: &[Startup], notes: &[String], look: &Look) -> Result<bool, String> {
+    let is_one_of_many = startups.len() > 1;
+    notes.iter().for_each(say);
+    print(|out| {
+        for (number, startup) in startups.iter().enumerate() {
+            if number > 0 {
+                out.write_all(b"\n")?;
+            }
+            out.write_all(text::text(startup, look).as_bytes())?;
+        }
+        out.flush()
+    })?;
+    for startup in startups {
+        for note in notes::notes(startup, look.unicode) {
+            say(text::about(startup, &note, is_one_of_many, look.unicode));
+        }
+    }
+    Ok(true)
+}
+
+fn document<'s>(
+    startups: &'s [Startup],
+    notes: &'s [String],
+    look: &Look,
+) -> document::Document<'s> {
+    let one = |startup| document::One::new(startup, notes::notes(startup, look.unicode));
+    document::Document { startups: startups.iter().map(one).collect(), notes }
+}
+
+fn page(
+    out: &Path,
+    startups: &[Startup],
+    mut notes: Vec<String>,
+    look: &Look,
+) -> Result<bool, String> {
+    for startup in startups {
+        let own = notes::notes(startup, look.unicode).into_iter();
+        notes.extend(own.map(|note| text::about(startup, &note, startups.len() > 1, true)));
+    }
+    notes.iter().for_each(say);
+    let page = page::page(startups, &notes);
+    fs::write(out, page).map_err(|error| format!("{}: {error}", out.display()))?;
+    Ok(true)
+}
+
+/// How the latest of `now` differs from the latest of `before`.
+fn compared(before: Recorded, now: Recorded, as_json: bool, look: &Look) -> Result<bool, String> {
+    let mut notes = Vec::new();
+    let sound = before.sound && now.sound;
+    let [before, now] = [("before", before), ("now", now)].map(|(when, mut recorded)| {
+        notes.extend(recorded.notes.iter().map(|note| format!("{when}: {note}")));
+        let count = recorded.startups.len();
+        if count > 1 {
+            notes.push(format!("{when}: of {count} startups the latest is taken"));
+        }
+        let latest = recorded.startups.pop();
+        let own = latest.iter().flat_map(|startup| notes::notes(startup, look.unicode));
+        notes.extend(own.map(|note| format!("{when}: {note}")));
+        latest
+    });
+    let (Some(before), Some(now)) = (before, now) else { return Ok(false) };
+    if before.trace_id == now.trace_id {
+        notes.push("both are the same startup: --trace chooses another".to_owned());
+    }
+    let comparison = Comparison::new(&before, &now);
+    if as_json {
+        return json(&against::Document::new(&before, &now, &comparison, &notes)).map(|_| sound);
+    }
+    notes.iter().for_each(|note| say(crate::words::harmless(note, look.unicode)));
+    let text = against::text(&before, &now, &comparison, look);
+    print(|out| out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
+    Ok(sound)
+}
+
+fn json(document: &impl Serialize) -> Result<bool, String> {
+    print(|out| {
+        serde_json::to_writer(&mut *out, document)?;
+        out.write_all(b"\n")?;
+        out.flush()
+    })?;
+    Ok(true)
+}
+
+/// Writes to standard output. Whoever reads no further has seen enough.
+fn print(
+    write: impl FnOnce(&mut BufWriter<io::StdoutLock<'_>>) -> io::Result<()>,
+) -> Result<(), String> {
+    match write(&mut BufWriter::new(io::stdout().lock())) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
 }

@@ -92,7 +92,12 @@ pub fn is_unicode(env: Environment<'_>) -> bool {
 
 /// Columns and rows of the terminal that standard error is.
 pub fn size() -> Option<(usize, usize)> {
-    let (width, height) = terminal_size::terminal_size_of(io::stderr())?;
+    size_of(io::stderr())
+}
+
+/// Columns and rows of the terminal that `stream` is.
+pub fn size_of(stream: impl AsFd) -> Option<(usize, usize)> {
+    let (width, height) = terminal_size::terminal_size_of(stream)?;
     Some((width.0.into(), height.0.into()))
 }
 

@@ -75,3 +75,8 @@ pub fn draw(entries: &[Entry], look: &Look) -> String {
     let rows = forest.rows(&critical, look);
     Table::new(&forest, rows, look).text()
 }
+
+/// For each of `entries` whether it is on the longest path of its root.
+pub fn critical(entries: &[Entry]) -> Vec<bool> {
+    Forest::new(entries).critical()
+}

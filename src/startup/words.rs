@@ -1,6 +1,7 @@
 //! Durations and names as a terminal shows them.
 
 use std::borrow::Cow;
+use std::time::{Duration, UNIX_EPOCH};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -36,6 +37,17 @@ fn three_digits(value: f64, unit: &str) -> String {
         _ => 0,
     };
     format!("{value:.decimals$} {unit}")
+}
+
+/// `1 span`, `2 spans`.
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A time in nanoseconds since the epoch: `2026-12-01 06:31:38 UTC`.
+pub fn date(ns: u64) -> String {
+    let date = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(ns));
+    date.to_string().replace('T', " ").replace('Z', " UTC")
 }
 
 /// `text` without what would move the cursor, change colours or turn the direction of writing:

@@ -19,20 +19,10 @@ use super::way_out::one_line;
 ///
 /// What is wrong with the line, as a clause that can follow its place.
 pub fn read_line(line: &[u8]) -> Result<Vec<Request>, String> {
-    // Windows programs may begin a file with one.
-    let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
-    if line.is_empty() {
-        return Ok(Vec::new());
-    }
-    let line = match serde_json::from_slice::<Line>(line) {
-        // serde takes a list of its fields for a `Line` too, which no writer of OTLP means.
-        Ok(sound) if line.starts_with(b"{") && sound.unread().is_none() => sound,
-        _ => lenient(line)?,
-    };
+    let Some(line) = parse(line)? else { return Ok(Vec::new()) };
     if let Some(metric) = line.unread() {
         return Err(format!("metric {}: its data cannot be read", one_line(&metric.name)));
     }
-    line.check_ids()?;
     let Line { resource_spans, resource_metrics, resource_logs } = line;
     let spans = resource_spans
         .map(|resource_spans| Request::Traces(ExportTraceServiceRequest { resource_spans }));
@@ -43,6 +33,37 @@ pub fn read_line(line: &[u8]) -> Result<Vec<Request>, String> {
         (None, None, None) => Err("neither resourceSpans nor resourceMetrics".to_owned()),
         _ => Ok(spans.into_iter().chain(metrics).collect()),
     }
+}
+
+/// The spans of one line: `None` if it carries metrics or logs alone, or is blank.
+///
+/// # Errors
+///
+/// What is wrong with the line, as a clause that can follow its place.
+pub fn read_spans(line: &[u8]) -> Result<Option<Vec<ResourceSpans>>, String> {
+    let Some(line) = parse(line)? else { return Ok(None) };
+    match line {
+        Line { resource_spans: None, resource_metrics: None, resource_logs: None } => {
+            Err("neither resourceSpans nor resourceMetrics nor resourceLogs".to_owned())
+        }
+        Line { resource_spans, .. } => Ok(resource_spans),
+    }
+}
+
+/// What the line carries: `None` if it is blank.
+fn parse(line: &[u8]) -> Result<Option<Line>, String> {
+    // Windows programs may begin a file with one.
+    let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let line = match serde_json::from_slice::<Line>(line) {
+        // serde takes a list of its fields for a `Line` too, which no writer of OTLP means.
+        Ok(sound) if line.starts_with(b"{") && sound.unread().is_none() => sound,
+        _ => lenient(line)?,
+    };
+    line.check_ids()?;
+    Ok(Some(line))
 }
 
 /// What a line may carry.

@@ -45,6 +45,12 @@ mod server_stamps;
 mod settings;
 #[cfg(target_os = "linux")]
 mod shell;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod show;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod show_against;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod show_files;
 #[cfg(target_os = "linux")]
 mod stamp;
 mod supervisor;

@@ -4,6 +4,14 @@ use opentelemetry::TraceId;
 
 use crate::waterfall::Entry;
 
+/// The span of a whole startup.
+pub const ROOT: &str = "gym.startup";
+/// That of one server, as its supervisor saw it.
+pub const SERVER: &str = "gym.startup.server";
+/// What a server's main process, and a worker of it, say themselves.
+pub const REPORT: &str = "gym.server.startup";
+pub const WORKER: &str = "gym.server.startup.worker";
+
 /// The spans of one trace. A parent that is not among them is in a file that was not given, or
 /// never came to an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,4 +31,48 @@ pub struct Span {
     pub error: Option<String>,
     /// Its own attributes, as text, in the order in which they were recorded.
     pub attributes: Vec<(String, String)>,
+}
+
+impl Startup {
+    /// Nanoseconds since the epoch.
+    pub fn start_ns(&self) -> u64 {
+        self.spans.iter().map(|span| span.entry.start_ns).min().unwrap_or(0)
+    }
+
+    /// Nanoseconds since the epoch. What has not ended counts with its start.
+    pub fn end_ns(&self) -> u64 {
+        let ends = self.spans.iter().map(|span| span.entry.end_ns.unwrap_or(span.entry.start_ns));
+        ends.max().unwrap_or(0)
+    }
+
+    /// How long it took: as its supervisor says, else from the first start to the last end.
+    pub fn length_ns(&self) -> i128 {
+        let roots = self.spans.iter().filter(|span| span.entry.name == ROOT);
+        let longest = roots.filter_map(Span::length_ns).max();
+        longest.unwrap_or_else(|| i128::from(self.end_ns()) - i128::from(self.start_ns()))
+    }
+
+    /// How it ended, as its supervisor says: of several startups in one trace, the first that was
+    /// not ready.
+    pub fn outcome(&self) -> Option<&str> {
+        let roots = self.spans.iter().filter(|span| span.entry.name == ROOT);
+        let outcomes = roots.filter_map(|span| span.entry.outcome.as_deref());
+        outcomes.min_by_key(|outcome| *outcome == gym_stamp::supervisor::READY)
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        self.spans.iter().map(|span| span.entry.clone()).collect()
+    }
+}
+
+impl Span {
+    /// Negative where the clock was set back meanwhile; `None` for one that has not ended.
+    pub fn length_ns(&self) -> Option<i128> {
+        Some(i128::from(self.entry.end_ns?) - i128::from(self.entry.start_ns))
+    }
+
+    pub fn attribute(&self, key: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|(it, _)| it == key);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
 }

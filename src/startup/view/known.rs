@@ -2,7 +2,7 @@
 
 use crate::events::Event;
 use crate::fleet::Server;
-use crate::words::{duration, harmless};
+use crate::words::{counted, duration, harmless};
 
 /// What is known of all servers.
 pub struct Known {
@@ -201,8 +201,4 @@ impl Known {
 
 pub fn since(later_ns: u64, earlier_ns: u64) -> i128 {
     i128::from(later_ns).saturating_sub(i128::from(earlier_ns))
-}
-
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }

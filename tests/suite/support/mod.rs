@@ -34,6 +34,8 @@ pub mod collector;
 #[cfg(feature = "cli")]
 pub mod export;
 mod probe;
+#[cfg(feature = "cli")]
+pub mod recorded;
 pub mod records;
 #[cfg(feature = "cli")]
 pub mod rotel;

@@ -1,0 +1,215 @@
+//! The stages of a startup by their places, so that those of many servers, or of two startups, can
+//! be put side by side.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use gym_stamp::spans::SERVER_TYPE;
+
+use super::startup::{REPORT, ROOT, SERVER, Span, Startup, WORKER};
+
+/// The place of a server from its spawn to its first answer.
+pub const UNTIL_READY: &str = "until ready";
+/// The place of what a server says itself, where nobody has seen it from outside.
+pub const OWN_REPORT: &str = "its own report";
+
+/// A server by its name and its type; there may be several of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Server {
+    pub name: String,
+    pub server_type: Option<String>,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, server_type } = self;
+        match server_type {
+            Some(server_type) => write!(f, "{name} ({server_type})"),
+            None => f.write_str(name),
+        }
+    }
+}
+
+/// What took how long.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// `None` for what is the supervisor's own.
+    pub server: Option<Server>,
+    /// `venv_setup`, `venv_setup / uv venv`, `init_server #2` for the second of that name.
+    pub place: String,
+    pub ns: i128,
+    /// Where it ran; of what only the supervisor tells, where the supervisor did.
+    pub node: Option<String>,
+}
+
+/// What has ended of `startup`, less the startup as a whole: what is above is before what is
+/// beneath.
+pub fn timed(startup: &Startup) -> Vec<Timed> {
+    let tree = Tree::new(startup);
+    let mut all = Vec::new();
+    let mut to_do = Vec::new();
+    tree.push(&tree.roots, None, &mut to_do);
+    while let Some((index, occurrence, above)) = to_do.pop() {
+        let Some(span) = startup.spans.get(index) else { continue };
+        let here = Here::new(span, occurrence, tree.reported_from(index), above.as_ref());
+        if let Some(ns) = span.length_ns()
+            && span.entry.name != ROOT
+            && !tree.is_seen_from_outside(index)
+        {
+            let Here { server, place, node } = here.clone();
+            all.push(Timed { server, place, ns, node });
+        }
+        let children = tree.children.get(index).map_or(&[][..], Vec::as_slice);
+        tree.push(children, Some(&here), &mut to_do);
+    }
+    all
+}
+
+/// Where a span stands.
+#[derive(Clone)]
+struct Here {
+    server: Option<Server>,
+    place: String,
+    node: Option<String>,
+}
+
+impl Here {
+    /// As the `occurrence`th of its name under the one above; `reported_from` is where the server
+    /// that it stands for reports from.
+    fn new(
+        span: &Span,
+        occurrence: usize,
+        reported_from: Option<&str>,
+        above: Option<&Self>,
+    ) -> Self {
+        let name = span.entry.name.as_str();
+        let (is_servers, place) = match name {
+            ROOT => (false, String::new()),
+            SERVER => (true, UNTIL_READY.to_owned()),
+            REPORT => (true, OWN_REPORT.to_owned()),
+            WORKER => (true, "worker".to_owned()),
+            _ => stage(name).unwrap_or_else(|| (true, step(name, above))),
+        };
+        // Workers, and servers of one name, are replicas: none comes after another.
+        let place = match (name, occurrence) {
+            (SERVER | REPORT | WORKER, _) | (_, 0 | 1) => place,
+            _ => format!("{place} #{occurrence}"),
+        };
+        let own = || {
+            let name = span.entry.server.clone().filter(|name| !name.is_empty())?;
+            Some(Server { name, server_type: span.attribute(SERVER_TYPE).map(str::to_owned) })
+        };
+        let inherited = above.and_then(|above| above.server.clone());
+        let node = match name {
+            SERVER => reported_from.or(span.node.as_deref()).map(str::to_owned),
+            _ if name.starts_with(REPORT) => span.node.clone(),
+            _ => above.and_then(|above| above.node.clone()).or_else(|| span.node.clone()),
+        };
+        let server = if is_servers { inherited.or_else(own) } else { None };
+        Self { server, place, node }
+    }
+}
+
+/// Of a stage's span: whether it is a server's, and its place.
+fn stage(name: &str) -> Option<(bool, String)> {
+    let spans = [
+        ("gym.server.startup.worker.", true, "worker / "),
+        ("gym.server.startup.", true, ""),
+        ("gym.startup.server.", true, ""),
+        ("gym.startup.", false, ""),
+    ];
+    spans.into_iter().find_map(|(before, is_servers, place)| {
+        name.strip_prefix(before).map(|stage| (is_servers, format!("{place}{stage}")))
+    })
+}
+
+/// The place of what is beneath a stage.
+fn step(name: &str, above: Option<&Here>) -> String {
+    match above.map_or("", |above| above.place.as_str()) {
+        "" | UNTIL_READY | OWN_REPORT => name.to_owned(),
+        stage => format!("{stage} / {name}"),
+    }
+}
+
+struct Tree<'s> {
+    spans: &'s [Span],
+    roots: Vec<usize>,
+    children: Vec<Vec<usize>>,
+    parents: Vec<Option<usize>>,
+}
+
+impl<'s> Tree<'s> {
+    fn new(startup: &'s Startup) -> Self {
+        let spans = startup.spans.as_slice();
+        let by_id: HashMap<_, _> =
+            spans.iter().enumerate().map(|(index, span)| (span.entry.id, index)).collect();
+        let parent = |span: &Span| span.entry.parent.and_then(|id| by_id.get(&id).copied());
+        let parents: Vec<_> = spans.iter().map(parent).collect();
+        let mut tree = Self { spans, roots: Vec::new(), children: Vec::new(), parents };
+        tree.children.resize(spans.len(), Vec::new());
+        for (index, parent) in tree.parents.iter().enumerate() {
+            // What stands above itself is reached from no root, and compared with nothing.
+            match parent.and_then(|parent| tree.children.get_mut(parent)) {
+                Some(siblings) => siblings.push(index),
+                None => tree.roots.push(index),
+            }
+        }
+        let start_ns = |index: &usize| spans.get(*index).map(|span| span.entry.start_ns);
+        tree.roots.sort_by_key(start_ns);
+        tree.children.iter_mut().for_each(|siblings| siblings.sort_by_key(start_ns));
+        tree
+    }
+
+    /// Puts `siblings` on the stack, each with the number of those of its name so far.
+    fn push(
+        &self,
+        siblings: &[usize],
+        above: Option<&Here>,
+        to_do: &mut Vec<(usize, usize, Option<Here>)>,
+    ) {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        let first = to_do.len();
+        for index in siblings {
+            let Some(span) = self.spans.get(*index) else { continue };
+            let count = counts.entry(span.entry.name.as_str()).or_default();
+            *count = count.saturating_add(1);
+            to_do.push((*index, *count, above.cloned()));
+        }
+        if let Some(pushed) = to_do.get_mut(first..) {
+            pushed.reverse();
+        }
+    }
+
+    /// The node of a server that says more itself.
+    fn reported_from(&self, index: usize) -> Option<&str> {
+        let children = self.children.get(index)?.iter().filter_map(|it| self.spans.get(*it));
+        let mut reports =
+            children.filter(|span| [REPORT, WORKER].contains(&span.entry.name.as_str()));
+        reports.find_map(|span| span.node.as_deref())
+    }
+
+    /// Whether it is what a server says itself of what its supervisor has seen: that would count
+    /// twice.
+    fn is_seen_from_outside(&self, index: usize) -> bool {
+        let name = |index: usize| self.spans.get(index).map(|span| span.entry.name.as_str());
+        let parent = |index: usize| self.parents.get(index).copied().flatten();
+        let above = parent(index);
+        match name(index) {
+            Some(REPORT) => above.and_then(name) == Some(SERVER),
+            Some("gym.server.startup.venv_setup") => {
+                let server = above.and_then(parent);
+                let seen = server.and_then(|server| self.children.get(server)).into_iter();
+                seen.flatten().any(|it| name(*it) == Some("gym.startup.server.venv_setup"))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The one in the middle, or what is between the two that are.
+pub fn median(values: &mut [i128]) -> Option<i128> {
+    values.sort_unstable();
+    let upper = values.get(values.len() / 2)?;
+    let lower = values.get(values.len().checked_sub(1)? / 2)?;
+    Some(lower.midpoint(*upper))
+}

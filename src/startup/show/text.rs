@@ -1,0 +1,145 @@
+//! Startups for people: on a terminal, or in text of a certain width.
+
+use std::collections::HashSet;
+use std::io;
+
+use anstyle::Style;
+
+use super::columns::{Column, lines};
+use super::stages::{Timed, timed};
+use super::startup::Startup;
+use super::summary::{self, Row};
+use crate::terminal;
+use crate::waterfall::{self, Look};
+use crate::words::{counted, date, duration, harmless, wrapped};
+
+/// Where neither a terminal nor COLUMNS says how wide it is.
+const USUAL_WIDTH: usize = 100;
+/// Whatever COLUMNS says: nobody has a wider one.
+const WIDEST: usize = 1_000;
+/// More servers than this are folded in the waterfall.
+const MOST_CHILDREN: usize = 12;
+/// More servers than this are summed up first.
+const FEW: usize = 8;
+/// The summary has no more stages, but those that took longest.
+const MOST_ROWS: usize = 24;
+/// Narrower than this there is no room for what can be looked up elsewhere.
+pub const NARROW: usize = 60;
+
+pub const STRONG: Style = Style::new().bold();
+pub const FAINT: Style = Style::new().dimmed();
+
+/// What standard output can show.
+pub fn look() -> Look {
+    let env = |name: &str| std::env::var_os(name);
+    let columns = env("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok());
+    let width = terminal::size_of(io::stdout()).map(|(width, _)| width).or(columns);
+    let width = width.filter(|width| *width > 0);
+    let is_terminal = io::IsTerminal::is_terminal(&io::stdout());
+    Look {
+        width: width.unwrap_or(USUAL_WIDTH).min(WIDEST),
+        unicode: terminal::is_unicode(&env),
+        colour: is_terminal && terminal::colours(&env),
+        most_children: MOST_CHILDREN,
+    }
+}
+
+/// The startup: a line about it, what its servers took if they are many, and its waterfall.
+pub fn text(startup: &Startup, look: &Look) -> String {
+    let timed = timed(startup);
+    let mut text = heading(&format!("trace {}", startup.trace_id), startup, &timed, look);
+    if summary::servers(&timed) > FEW {
+        text.push('\n');
+        text.push_str(&table(&summary::rows(&timed), look));
+    }
+    text.push('\n');
+    text.push_str(&waterfall::draw(&startup.entries(), look));
+    text
+}
+
+/// Which startup it is, when, how long, how it ended, and of what.
+pub fn heading(what: &str, startup: &Startup, timed: &[Timed], look: &Look) -> String {
+    let spans = &startup.spans;
+    let mut facts = vec![date(startup.start_ns()), duration(startup.length_ns(), look.unicode)];
+    facts.extend(startup.outcome().map(str::to_owned));
+    let nodes: HashSet<_> = spans.iter().filter_map(|span| span.node.as_deref()).collect();
+    facts.push(match summary::servers(timed) {
+        0 => counted(spans.len(), "span", "spans"),
+        servers => counted(servers, "server", "servers"),
+    });
+    if !nodes.is_empty() {
+        facts.push(counted(nodes.len(), "node", "nodes"));
+    }
+    let words = format!("{what}: {}", facts.join(", "));
+    painted(STRONG, &wrapped(&words, look.width, look.unicode), look)
+}
+
+/// For each stage how long it took the servers.
+fn table(rows: &[Row], look: &Look) -> String {
+    let mut by_length: Vec<_> = rows.iter().map(|row| row.max_ns).collect();
+    by_length.sort_unstable_by(|one, other| other.cmp(one));
+    let least_ns = by_length.get(MOST_ROWS).copied().unwrap_or(i128::MIN);
+    let drawn = rows.iter().filter(|row| by_length.len() <= MOST_ROWS || row.max_ns > least_ns);
+    let drawn: Vec<_> = drawn.collect();
+    let has_nodes = look.width >= NARROW && rows.iter().any(|row| row.node.is_some());
+    let mut columns = vec![
+        Column::Text("stage"),
+        Column::Number("count"),
+        Column::Number("p50"),
+        Column::Number("max"),
+        Column::Text("slowest"),
+    ];
+    columns.extend(has_nodes.then_some(Column::Text("node")));
+    let cells = |row: &&Row| {
+        let time = |ns| duration(ns, look.unicode);
+        let mut cells = vec![
+            shortened(&row.place, look),
+            row.count.to_string(),
+            time(row.p50_ns),
+            time(row.max_ns),
+            row.slowest.clone(),
+        ];
+        cells.extend(has_nodes.then(|| row.node.clone().unwrap_or_default()));
+        cells
+    };
+    let cells: Vec<_> = drawn.iter().map(cells).collect();
+    let mut text = String::new();
+    for (number, line) in lines(&columns, &cells, look.width, look.unicode).iter().enumerate() {
+        let style = if number == 0 { FAINT } else { Style::new() };
+        text.push_str(&painted(style, line, look));
+        text.push('\n');
+    }
+    let others = rows.len().saturating_sub(drawn.len());
+    if others > 0 {
+        let up_to = duration(least_ns, look.unicode);
+        let words =
+            format!("{}, each {up_to} at most", counted(others, "more stage", "more stages"));
+        text.push_str(&painted(FAINT, &words, look));
+        text.push('\n');
+    }
+    text
+}
+
+/// A place; where there is little room, the end of it.
+pub fn shortened(place: &str, look: &Look) -> String {
+    let end = place.rsplit(" / ").next().filter(|_| look.width < NARROW);
+    end.unwrap_or(place).to_owned()
+}
+
+/// In that style, if there are colours; a newline at the end stays the last.
+pub fn painted(style: Style, text: &str, look: &Look) -> String {
+    let inner = text.trim_end_matches('\n');
+    match look.colour && style != Style::new() && !inner.is_empty() {
+        true => format!("{style}{inner}{style:#}{}", text.get(inner.len()..).unwrap_or("")),
+        false => text.to_owned(),
+    }
+}
+
+/// A sentence about one startup, or about one of several.
+pub fn about(startup: &Startup, note: &str, is_one_of_many: bool, unicode: bool) -> String {
+    let note = harmless(note, unicode);
+    match is_one_of_many {
+        true => format!("trace {}: {note}", startup.trace_id),
+        false => note.into_owned(),
+    }
+}

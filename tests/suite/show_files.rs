@@ -1,0 +1,252 @@
+//! `gym-startup show` on files of every kind.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+
+use gym_stamp::spans::SpanRecord;
+use nix::sys::resource::Resource;
+
+use crate::show::{document, show};
+use crate::support::Ended;
+use crate::support::export::folder;
+use crate::support::recorded::{Change, in_trace, line, span, startup};
+use crate::support::rotel::script;
+use crate::support::toolbox::{python_venv, succeed};
+
+fn one() -> Vec<SpanRecord> {
+    startup(1, &[("greeter", 2_000, 500)])
+}
+
+/// Two lines of one resource each, of what is no startup.
+fn rollouts(count: u64) -> Vec<u8> {
+    let spans: Vec<_> = (0..count).map(|id| span(id + 1, 0, "rollout", id, id + 5)).collect();
+    line("head", &in_trace(7, spans))
+}
+
+fn names(ended: &Ended) -> Vec<String> {
+    let document = document(ended);
+    let spans = document["startups"].as_array().unwrap().iter();
+    let spans = spans.flat_map(|it| it["spans"].as_array().unwrap());
+    spans.map(|span| span["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Several resources in a line, ids in capitals, times as numbers, and fields of tomorrow.
+const COLLECTORS: &str = r#"{"resourceSpans":[
+  {"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"head"}}],"new":{}},"scopeSpans":[{"scope":{"name":"s"},"spans":[
+    {"traceId":"0AF7651916CD43DD8448EB211C80319C","spanId":"00000000000000A1","name":"gym.startup","startTimeUnixNano":1800000000000000000,"endTimeUnixNano":1800000002000000000,
+     "attributes":[{"key":"nemo.gym.startup.outcome","value":{"stringValue":"ready","newer":1}}],"newer":[]},
+    {"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"00000000000000a9","name":"rollout","startTimeUnixNano":"1","endTimeUnixNano":"2"}]}]},
+  {"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"node"}},{"key":"service.name","value":{"stringValue":"renamed"}},
+     {"key":"nemo.gym.server.name","value":{"stringValue":"greeter"}}]},"scopeSpans":[{"spans":[
+    {"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"00000000000000a2","parentSpanId":"00000000000000a1","name":"gym.server.startup","startTimeUnixNano":"1800000000100000000","endTimeUnixNano":"1800000001900000000",
+     "attributes":[{"key":"process.pid","value":{"intValue":"4711"}}]}]}]}],"future":1}"#;
+
+#[test]
+fn a_collectors_file_is_read_whatever_else_is_in_it() {
+    let mut file =
+        b"{\"resourceMetrics\":[{\"scopeMetrics\":[]}]}\n{\"resourceLogs\":[{}]}\n\n".to_vec();
+    file.extend(COLLECTORS.replace('\n', " ").bytes());
+    let ended = show(&[("traces.jsonl", &file)]).arg("--json").run().exits(0).says_nothing();
+    let document = document(&ended);
+    let spans = document["startups"][0]["spans"].as_array().unwrap();
+    let text = |span: usize, key: &str| spans[span][key].to_string();
+    assert_eq!(spans.len(), 2, "{ended}");
+    assert_eq!(text(0, "span_id"), "\"00000000000000a1\"");
+    assert_eq!(text(0, "end_ns"), "1800000002000000000");
+    assert_eq!(text(1, "server"), "\"greeter\"");
+    assert_eq!(text(1, "node"), "\"node\"");
+    assert_eq!(text(1, "pid"), "4711");
+}
+
+/// The SDK's own file exporter: what a server that reports for itself leaves.
+#[test]
+fn a_file_of_the_opentelemetry_sdk_is_shown() {
+    let requirements = [
+        "opentelemetry-api==1.45.1",
+        "opentelemetry-exporter-otlp-common==0.66b1",
+        "opentelemetry-exporter-otlp-json-common==0.66b1",
+        "opentelemetry-exporter-otlp-json-file==0.66b1",
+        "opentelemetry-proto-json==0.66b1",
+        "opentelemetry-sdk==1.45.1",
+        "opentelemetry-semantic-conventions==0.66b1",
+        "typing_extensions==4.16.0",
+    ];
+    let python = python_venv("opentelemetry-file", &requirements).join("bin/python");
+    let file = folder("show-sdk").join("server.jsonl");
+    succeed(Command::new(python).arg(script("server_to_file.py")).arg(&file));
+    let server = fs::read(file).unwrap();
+    let supervisor = line("head", &one());
+    let files: [(&str, &[u8]); 2] = [("server.jsonl", &server), ("supervisor.jsonl", &supervisor)];
+    let ended = show(&files).run().exits(0).says_nothing();
+    let text = ended.stdout_text();
+    assert!(text.starts_with("trace 00000000000000000000000000000001: "), "{ended}");
+    assert!(text.contains("\n   └─ its own report (pid 4711)   2.30 s"), "{ended}");
+    assert!(text.contains("\n      └─ init_server              290 ms"), "{ended}");
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
+    let whole = line("head", &one());
+    let broken = [b"{\"resourceSpans\":7}\n".as_slice(), &whole, b"[]\n", &whole[..200]].concat();
+    let ended = show(&[("a.jsonl", &broken)]).run().exits(1);
+    assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
+    let said = ended.stderr_text();
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{ended}");
+    assert!(lines[0].starts_with("gym-startup: a.jsonl:1: not OTLP: invalid type"), "{ended}");
+    assert_eq!(lines[1], "gym-startup: a.jsonl:3: not a JSON object");
+    assert!(lines[2].starts_with("gym-startup: a.jsonl:4: cut short: EOF"), "{ended}");
+}
+
+#[test]
+fn a_file_that_is_none_is_named_and_the_others_are_shown() {
+    let whole = line("head", &one());
+    let run = show(&[("a.jsonl", &whole)]);
+    fs::create_dir(run.folder().join("folder")).unwrap();
+    let run = run.file("secret.jsonl", 0o000, whole.as_slice()).user(65_534);
+    for (file, why) in [
+        ("missing.jsonl", "No such file or directory (os error 2)"),
+        ("folder", "Is a directory (os error 21)"),
+        ("secret.jsonl", "Permission denied (os error 13)"),
+    ] {
+        let ended = run.clone().arg(file).run().exits(1);
+        assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
+        ended.says(format!("gym-startup: {file}: {why}\n"));
+    }
+}
+
+#[test]
+fn a_file_without_spans_gets_a_word() {
+    let whole = line("head", &one());
+    let metrics: &[u8] = b"{\"resourceMetrics\":[]}\n{\"resourceLogs\":[]}\n";
+    for (content, words) in [
+        (metrics, "b.jsonl: has metrics or logs alone, no span"),
+        (b"", "b.jsonl: is empty"),
+        (b"\n \n", "b.jsonl: is empty"),
+    ] {
+        let beside = show(&[("a.jsonl", &whole), ("b.jsonl", content)]).run().exits(0);
+        beside.says(format!("gym-startup: {words}\n"));
+        let alone = show(&[("b.jsonl", content)]).run().exits(1).prints("");
+        alone.says(format!("gym-startup: {words}\ngym-startup: there is no span to show\n"));
+    }
+}
+
+#[test]
+fn a_binary_file_is_told_in_a_few_lines() {
+    let noise: Vec<u8> =
+        (0..200_000_u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let ended = show(&[("noise", &noise)]).run().exits(1).prints("");
+    let said = ended.stderr_text();
+    assert!(said.starts_with("gym-startup: noise:1: not JSON: "), "{said}");
+    assert!(
+        said.ends_with("more damaged lines\ngym-startup: there is no span to show\n"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 12, "{said}");
+}
+
+#[test]
+fn a_compressed_file_gets_its_program() {
+    let program = "gym-startup: a.gz: is compressed: zcat a.gz | gym-startup show -\n";
+    let nothing = "gym-startup: there is no span to show\n";
+    show(&[("a.gz", b"\x1f\x8b\x08\n")]).run().exits(1).says(format!("{program}{nothing}"));
+    let program = "gym-startup: a.zst: is compressed: zstdcat a.zst | gym-startup show -\n";
+    show(&[("a.zst", b"\x28\xb5\x2f\xfd\n")]).run().exits(1).says(format!("{program}{nothing}"));
+    let ended = show(&[("a", b"\0\0\x01\0\x28\xb5\x2f\xfd\n")]).run().exits(1);
+    assert!(ended.stderr_text().contains("has to write it without `compression`"), "{ended}");
+}
+
+/// Spans that stand above themselves.
+#[test]
+fn a_circle_has_an_end() {
+    let circle = [
+        span(1, 2, "gym.startup.server.a", 0, 9).of("greeter"),
+        span(2, 1, "gym.startup.server.b", 1, 8).of("greeter"),
+        span(3, 3, "gym.startup.server.c", 2, 7).of("greeter"),
+    ];
+    let ended = show(&[("a.jsonl", &line("head", &circle))]).run().exits(0).says_nothing();
+    assert_eq!(ended.stdout_text().lines().count(), 6, "{ended}");
+}
+
+#[test]
+fn standard_input_is_a_file_too() {
+    let from_file = show(&[("a.jsonl", &line("head", &one()))]).run().exits(0);
+    let ended = show(&[]).arg("-").stdin(line("head", &one())).run().exits(0).says_nothing();
+    assert_eq!(ended.stdout_text(), from_file.stdout_text());
+    let empty = show(&[]).arg("-").run().exits(1);
+    empty.says("gym-startup: standard input: is empty\ngym-startup: there is no span to show\n");
+}
+
+#[test]
+fn spans_of_no_startup_are_shown_where_there_is_nothing_else() {
+    let none = "gym-startup: no span of a startup is in what was given";
+    let ended = show(&[("a.jsonl", &rollouts(3))]).run().exits(0);
+    assert_eq!(ended.stdout_text().matches("\nrollout ").count(), 3, "{ended}");
+    ended.says(format!("{none}: all spans are shown as they are\n"));
+    let ended = show(&[("a.jsonl", &rollouts(2_000))]).arg("--json").run().exits(0);
+    assert_eq!(names(&ended).len(), 1_000);
+    assert_eq!(
+        document(&ended)["notes"][0],
+        "no span of a startup is in what was given: the first 1000 spans are shown as they are, \
+         the others are not"
+    );
+    let with_startup = [rollouts(3), line("head", &one()), rollouts(3)].concat();
+    let ended = show(&[("a.jsonl", &with_startup)]).arg("--json").run().exits(0).says_nothing();
+    assert!(names(&ended).iter().all(|name| name.starts_with("gym.")), "{ended}");
+}
+
+/// Startups by the thousand: the latest are kept.
+#[test]
+fn too_many_spans_of_startups_are_left_out() {
+    let block = |trace: u128| {
+        let steps = (0..1_000).map(|id| span(id + 10, 1, "step", id, id + 1).stage("step"));
+        let root = span(1, 0, "gym.startup", 0, 5_000).outcome("ready");
+        line("head", &in_trace(trace, std::iter::once(root).chain(steps).collect()))
+    };
+    let file: Vec<u8> = (1..=60).rev().flat_map(block).collect();
+    let run = show(&[("a.jsonl", &file)]).deadline(Duration::from_secs(120)).arg("--json");
+    let ended = run.clone().run().exits(0);
+    let document = document(&ended);
+    let startups = document["startups"].as_array().unwrap();
+    assert_eq!(startups.last().unwrap()["trace_id"], format!("{:032x}", 60), "the latest");
+    let kept: usize = startups.iter().map(|it| it["spans"].as_array().unwrap().len()).sum();
+    assert!((37_000..=50_000).contains(&kept), "{kept}");
+    let note = document["notes"][0].as_str().unwrap();
+    let left_out = 60 * 1_001 - kept;
+    let older = 60 - startups.len();
+    assert_eq!(
+        note,
+        format!(
+            "{left_out} spans of {older} older startups left out, since 50000 are the most; \
+             --trace chooses a startup"
+        )
+    );
+    let chosen = run.args(["--trace", &format!("{:032x}", 1)]).run().exits(0);
+    assert_eq!(names(&chosen).len(), 1_001);
+}
+
+/// As a collector leaves it: rollouts by the million, and a startup somewhere.
+#[test]
+fn a_file_of_200_mb_is_read_in_little_memory() {
+    const MIB: usize = 1 << 20;
+    let many = rollouts(3_000);
+    let block = many.repeat(MIB.div_ceil(many.len()));
+    let run = show(&[]).deadline(Duration::from_secs(180));
+    let path = run.folder().join("traces.jsonl");
+    let mut file = File::create(&path).unwrap();
+    let mut length = 0;
+    let mut write = |bytes: &[u8]| {
+        file.write_all(bytes).unwrap();
+        length += bytes.len();
+        length
+    };
+    while write(&block) < 100 * MIB {}
+    write(&line("head", &one()));
+    while write(&block) < 200 * MIB {}
+    let run = run.arg("traces.jsonl").limit(Resource::RLIMIT_AS, 128 << 20, 128 << 20);
+    let ended = run.clone().run().exits(0).says_nothing();
+    fs::remove_file(path).unwrap();
+    assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
+}
