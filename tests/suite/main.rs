@@ -41,6 +41,8 @@ mod server_stamps;
 mod settings;
 #[cfg(target_os = "linux")]
 mod shell;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod show_page;
 #[cfg(target_os = "linux")]
 mod stamp;
 mod supervisor;

@@ -25,6 +25,8 @@
     reason = "words of a language: not every subject needs every one"
 )]
 
+#[cfg(feature = "cli")]
+pub mod browser;
 mod builds;
 #[cfg(feature = "cli")]
 pub mod certificates;
