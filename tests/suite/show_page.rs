@@ -95,8 +95,9 @@ fn ten_thousand() -> Vec<Value> {
         spans.push(all.with(SERVER, &name));
         for stage in 1..=100 {
             let from = server + stage * 290;
+            let of = format!("server_{server}");
             let name = format!("gym.startup.server.stage_{stage}_of_{server}");
-            spans.push(span(id + stage, id, &name, from, from + 280).with(SERVER, "of all"));
+            spans.push(span(id + stage, id, &name, from, from + 280).with(SERVER, &of));
         }
     }
     spans
@@ -263,9 +264,9 @@ fn enter_tells_all_about_a_span() {
     Span
     gym.startup.server
     Start
-    0.012000 s after the start, 06:30:00.012 AM, 1796106600012000321 ns
+    0.012000 s · 06:30:00.012 AM · 1796106600012000321 ns
     End
-    2.700000 s after the start, 06:30:02.700 AM, 1796106602700000321 ns
+    2.700000 s · 06:30:02.700 AM · 1796106602700000321 ns
     Duration
     2.69 s, 22% of the startup
     Outcome
@@ -327,6 +328,9 @@ fn search_reaches_what_is_folded() {
     assert!(page.rows().iter().any(|row| row.starts_with("uv venv | ")));
     page.press(&["Enter"]);
     assert_eq!(page.browser.text(found), "3 of 4: venv_setup, 1.04 s");
+    page.click(".previous");
+    assert_eq!(page.browser.text(found), "2 of 4: uv venv, 270 ms");
+    page.click(".next");
     // What had to be unfolded for the one before is folded again.
     assert!(!page.rows().iter().any(|row| row.starts_with("uv venv | ")));
     assert_eq!(page.browser.text("document.querySelector('.found mark').textContent"), "venv");
@@ -502,7 +506,8 @@ fn paper_gets_every_row_in_light_colours() {
     assert!(pages >= 2, "{pages}");
     page.click(".unfold");
     let pages = print(&mut page, "many");
-    let cut = "Of 10,000 rows the first 2,000 are printed: fold some.";
+    let cut = "Of 10,000 rows the first 2,000 are printed. \
+        To print others, fold what is before them.";
     assert_eq!(page.browser.eval("printed.slice(0, 2)"), json!([2_000, cut]));
     assert!(pages >= 20, "{pages}");
     // Back on the screen there are few again.
@@ -644,8 +649,7 @@ fn without_scripts_it_says_what_it_needs() {
     let mut page = Page::of(&startup());
     page.browser.call("Emulation.setScriptExecutionDisabled", json!({"value": true}));
     page.browser.call("Page.reload", json!({}));
-    let words = "drawing them needs JavaScript";
-    let said = "document.body?.innerText ?? ''";
-    while !page.browser.text(said).contains(words) {}
+    page.browser
+        .wait_until("document.body?.innerText.includes('drawing them needs JavaScript') ?? false");
     page.was_quiet();
 }

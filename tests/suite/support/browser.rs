@@ -106,12 +106,9 @@ impl Browser {
             _ if key.chars().count() == 1 => down["text"] = json!(key),
             _ => down["type"] = json!("rawKeyDown"),
         }
-        let codes = [("Tab", 9), ("Enter", 13), ("Escape", 27), (" ", 32), ("PageDown", 34)];
-        let more = [("End", 35), ("Home", 36), ("ArrowLeft", 37), ("ArrowUp", 38)];
-        let last = [("ArrowRight", 39), ("ArrowDown", 40)];
-        let mut all = codes.iter().chain(&more).chain(&last);
-        if let Some((_, code)) = all.find(|(name, _)| *name == key) {
-            down["windowsVirtualKeyCode"] = json!(code);
+        if key == "Tab" {
+            // What the browser itself does with a key goes by this.
+            down["windowsVirtualKeyCode"] = json!(9);
         }
         self.call("Input.dispatchKeyEvent", down.clone());
         down["type"] = json!("keyUp");
@@ -129,6 +126,15 @@ impl Browser {
     pub fn settle(&mut self) {
         let frame = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))";
         self.eval(&format!("{frame}.then(() => true)"));
+    }
+
+    /// Waits until `expression` is true.
+    pub fn wait_until(&mut self, expression: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.eval(expression) != true {
+            assert!(Instant::now() < deadline, "chromium: never {expression}");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The events of `method` so far.

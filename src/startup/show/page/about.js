@@ -4,8 +4,10 @@ const about = { panel: find('.about'), title: find('#about'), facts: find('.fact
 
 function facts(row) {
   const { startup } = row;
-  const at = (offset) => `${seconds(offset)} after the start, ${CLOCK.format(date(epoch(startup, offset)))}`
-    + `, ${epoch(startup, offset)} ns`;
+  const at = (offset) => {
+    const ns = epoch(startup, offset);
+    return `${seconds(offset)} · ${CLOCK.format(date(ns))} · ${ns} ns`;
+  };
   const share = row.share ? `, ${row.share} of the startup` : '';
   return [
     ['Span', row.name],
@@ -63,7 +65,7 @@ function showTooltip(row, x) {
   const words = [
     `${row.duration}${row.share ? `, ${row.share}` : ''}${row.critical ? ', on the longest path' : ''}`,
     `${seconds(row.start)} – ${end}`,
-    [row.server, row.node, row.pid && `process ${row.pid}`].filter((it) => it).join(', '),
+    [row.server, row.node && `on ${row.node}`, row.pid && `process ${row.pid}`].filter((it) => it).join(', '),
   ];
   tooltip.box.replaceChildren(make('b', {}, row.label),
     ...words.filter((it) => it).map((it) => make('span', {}, it)));

@@ -72,13 +72,16 @@ function listen() {
     for (const startup of startups) {
       const printed = toPrint(startup).length;
       startup.cut.textContent = printed < startup.shown.length
-        ? `Of ${plural(startup.shown.length, 'row')} the first ${printed.toLocaleString('en')} are printed: fold some.`
+        ? `Of ${plural(startup.shown.length, 'row')} the first ${printed.toLocaleString('en')} are printed. `
+          + 'To print others, fold what is before them.'
         : '';
     }
+    drawAxes();
     draw();
   });
   addEventListener('afterprint', () => {
     printing = false;
+    drawAxes();
     draw();
   });
   const widths = new ResizeObserver(() => {

@@ -11,7 +11,7 @@ function element(row) {
     name.append(make('span', { class: 'outcome' }, ` ${row.failed ? '✗ ' : ''}${row.outcome}`));
   }
   const made = make('div', {
-    role: 'row', class: 'row', id: `row-${row.startup.number}-${row.index}`,
+    role: 'row', class: 'row',
     'aria-level': row.level + 1, 'aria-setsize': row.siblings.length, 'aria-posinset': row.position,
   }, name,
   make('div', { role: 'gridcell', class: 'duration' }, row.duration),
@@ -110,7 +110,7 @@ function drawSoon() {
 
 function drawAxes() {
   for (const { axis, lines, length_ns: length } of startups) {
-    const width = axis.offsetWidth;
+    const width = printing ? PAPER_AXIS : axis.offsetWidth;
     axis.replaceChildren();
     lines.replaceChildren();
     for (const [at, label] of ticks(length, width)) {
@@ -126,8 +126,8 @@ function drawAxes() {
 
 // Going about.
 
-/** Scrolls so that the row is in sight, unfolding what is around it. */
-function reveal(row) {
+/** Scrolls so that the row is in sight, in the middle if need be; unfolds what is around it. */
+function reveal(row, inMiddle = false) {
   if (row.at < 0) {
     for (let it = row.parent; it; it = it.parent) it.folded = false;
     flatten(row.startup);
@@ -136,7 +136,9 @@ function reveal(row) {
   const top = first + row.at * height;
   const ceiling = find('.tools').offsetHeight + row.startup.headgroup.offsetHeight;
   const floor = innerHeight - about.panel.offsetHeight;
-  if (top < ceiling) scrollBy(0, top - ceiling);
+  const isAway = top < ceiling || top + height > floor;
+  if (isAway && inMiddle) scrollBy(0, top - (ceiling + floor - height) / 2);
+  else if (top < ceiling) scrollBy(0, top - ceiling);
   else if (top + height > floor) scrollBy(0, top + height - floor);
   draw();
 }

@@ -36,7 +36,7 @@ function goToMatch(step) {
   const row = matches[search.at];
   for (let it = row.parent; it; it = it.parent) if (it.folded) unfolded.push(it);
   row.startup.current = row;
-  reveal(row);
+  reveal(row, true);
   const count = `${(search.at + 1).toLocaleString('en')} of ${matches.length.toLocaleString('en')}`;
   search.found.replaceChildren(count, make('span', { class: 'for-ears' }, `: ${row.label}, ${row.duration}`));
 }

@@ -2,6 +2,8 @@
 const MOST_UNFOLDED = 400;
 /** More are no use on paper, and take a browser minutes. */
 const MOST_PRINTED = 2000;
+/** How wide an axis is on paper, in CSS pixels: about. */
+const PAPER_AXIS = 480;
 /** Rows drawn beyond those in sight. */
 const MARGIN = 12;
 
@@ -20,33 +22,31 @@ const plural = (count, one) => `${count.toLocaleString('en')} ${one}${count === 
 // Times.
 
 const S = 1e9;
+const DAY = 86400 * S;
 const UNITS = [['s', S], ['ms', 1e6], ['µs', 1e3], ['ns', 1]];
-const STEPS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200];
+/** How far apart lines of an axis can be: decimal below a second, as clocks have it above. */
+const STEPS = [
+  ...[1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8].flatMap((it) => [it, 2 * it, 5 * it]),
+  ...[1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200].map((it) => it * S),
+  ...[1, 2, 5, 10, 20, 50, 100, 1000, 1e4].map((it) => it * DAY),
+];
+const TICK_WIDTH = 80;
 
-/** Where the axis has a line, and what stands there. */
+/** Where an axis of `width` has a line, and what stands there. */
 function ticks(length, width) {
-  if (!(length > 0)) return [[0, '0 s']];
-  const least = length / Math.max(1, Math.floor(width / 84));
-  const power = 10 ** Math.floor(Math.log10(least));
-  const day = 86400 * S;
-  const step = least <= S / 2
-    ? [1, 2, 5, 10].map((it) => it * power).find((it) => it >= least)
-    : (STEPS.map((it) => it * S).find((it) => it >= least) ?? Math.ceil(least / day) * day);
-  const all = [];
-  for (let at = 0; at <= length * 1.000001; at += step) all.push([at, tickLabel(at, step, length)]);
+  const least = length / Math.max(1, Math.floor(width / TICK_WIDTH));
+  const step = STEPS.find((it) => it >= least && it <= length) ?? STEPS.findLast((it) => it <= length);
+  const all = [[0, '0 s']];
+  for (let at = step; at <= length; at += step) all.push([at, tickLabel(at, step, length)]);
   return all;
 }
 
 function tickLabel(at, step, length) {
-  if (at === 0) return '0 s';
   const two = (value) => String(value).padStart(2, '0');
-  const seconds = Math.round(at / S);
-  if (length >= 3600 * S && step >= 60 * S) {
-    return `${Math.floor(seconds / 3600)}h ${two(Math.floor(seconds / 60) % 60)}m`;
-  }
-  if (length >= 60 * S && step >= S) return `${Math.floor(seconds / 60)}m ${two(seconds % 60)}s`;
-  const [unit, size] = UNITS.find(([, size]) => length >= size) ?? ['ns', 1];
-  const decimals = Math.max(0, -Math.floor(Math.log10(step / size) + 1e-9));
+  if (at >= 3600 * S) return `${Math.floor(at / S / 3600)}h ${two(Math.floor(at / S / 60) % 60)}m`;
+  if (at >= 60 * S) return `${Math.floor(at / S / 60)}m ${two(Math.floor(at / S) % 60)}s`;
+  const [unit, size] = UNITS.find(([, size]) => length >= size);
+  const decimals = Math.max(0, Math.ceil(Math.log10(size / step)));
   return `${(at / size).toFixed(decimals)} ${unit}`;
 }
 
@@ -69,14 +69,14 @@ const elementOf = new WeakMap();
 function link(startup) {
   const above = [];
   const roots = [];
-  startup.rows.forEach((row, index) => {
+  for (const row of startup.rows) {
     above.length = row.level;
-    Object.assign(row, { startup, index, parent: above.at(-1), children: [], folded: false, at: -1 });
+    Object.assign(row, { startup, parent: above.at(-1), children: [], folded: false, at: -1 });
     row.siblings = row.parent ? row.parent.children : roots;
     row.siblings.push(row);
     row.position = row.siblings.length;
     above.push(row);
-  });
+  }
   if (startup.rows.length > MOST_UNFOLDED) foldMost(startup);
 }
 
