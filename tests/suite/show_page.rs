@@ -154,6 +154,13 @@ impl Page {
         self.browser.eval(&format!("document.activeElement.getAttribute('{name}')"))
     }
 
+    /// What stands at the axis of the first startup.
+    fn axis(&mut self) -> String {
+        self.browser.text(
+            "[...document.querySelector('.axis').children].map(it => it.textContent).join(', ')",
+        )
+    }
+
     fn press(&mut self, keys: &[&str]) -> String {
         keys.iter().for_each(|key| self.browser.press(key));
         self.focused()
@@ -217,11 +224,7 @@ fn all_of_a_startup_is_on_the_page() {
     error
     not ended
     ");
-    let axis = page.browser.text("document.querySelector('.axis').innerText");
-    assert_eq!(
-        axis.split_whitespace().collect::<Vec<_>>().join(" "),
-        "0 s 2 s 4 s 6 s 8 s 10 s 12 s"
-    );
+    assert_eq!(page.axis(), "0 s, 2 s, 4 s, 6 s, 8 s, 10 s, 12 s");
     page.was_quiet();
 }
 
@@ -259,6 +262,7 @@ fn enter_tells_all_about_a_span() {
     page.browser.eval("document.querySelector('.row').focus()");
     page.press(&["ArrowDown"; 15]);
     assert_eq!(page.press(&["Enter"]), "judge");
+    assert_eq!(page.attribute("id"), "about");
     let facts = page.browser.text("document.querySelector('.facts').innerText");
     assert_snapshot!(facts, @r"
     Span
@@ -401,8 +405,10 @@ fn ten_thousand_spans_do_not_freeze_it() {
     let loaded = page.browser.eval("performance.getEntriesByType('navigation')[0].loadEventEnd");
     let header = page.browser.text("document.querySelector('section header').innerText");
     assert!(header.contains("10,000 spans"), "{header}");
-    page.click(".unfold");
+    // At first only what leads to the longest path is unfolded: the servers, and the slowest one.
     let count = "document.querySelector('.grid').getAttribute('aria-rowcount')";
+    assert_eq!(page.browser.text(count), "201");
+    page.click(".unfold");
     assert_eq!(page.browser.text(count), "10001");
     page.browser.eval("document.querySelector('.row').focus()");
     assert_eq!(page.press(&["End"]), "stage_100_of_98");
@@ -512,7 +518,9 @@ fn paper_gets_every_row_in_light_colours() {
     assert!(pages >= 20, "{pages}");
     // Back on the screen there are few again.
     assert!(page.rows().len() < 200);
-    page.browser.call("Emulation.setEmulatedMedia", json!({"media": "print"}));
+    let dark = json!([{"name": "prefers-color-scheme", "value": "dark"}]);
+    let paper = json!({"media": "print", "features": dark});
+    page.browser.call("Emulation.setEmulatedMedia", paper);
     let ground = "getComputedStyle(document.documentElement).backgroundColor";
     assert_eq!(page.browser.text(ground), "rgb(255, 255, 255)");
     page.was_quiet();
@@ -614,6 +622,31 @@ fn several_startups_are_sections_with_links() {
 }
 
 #[test]
+fn an_axis_has_round_times() {
+    const HOUR: u64 = 3_600_000;
+    let lengths = [(5, 5), (0, 3), (0, 700), (0, 90_000), (0, 2 * HOUR), (0, 100 * HOUR)];
+    let startups = (1..).zip(lengths).map(|(number, (from, to))| {
+        let mut span = span(1, 0, "gym.startup", from, to);
+        span["traceId"] = json!(format!("{number:032x}"));
+        [span]
+    });
+    let startups: Vec<_> = startups.collect();
+    let startups: Vec<&[Value]> = startups.iter().map(|spans| &spans[..]).collect();
+    let mut page = Page::sized(&startups, 1280, 800);
+    let axes = "[...document.querySelectorAll('.axis')].map(axis =>
+        [...axis.children].map(it => it.textContent).join(', ')).join('\\n')";
+    assert_snapshot!(page.browser.text(axes), @r"
+    0 s
+    0 s, 0.5 ms, 1.0 ms, 1.5 ms, 2.0 ms, 2.5 ms, 3.0 ms
+    0 s, 100 ms, 200 ms, 300 ms, 400 ms, 500 ms, 600 ms, 700 ms
+    0 s, 20 s, 40 s, 1m 00s, 1m 20s
+    0 s, 20m 00s, 40m 00s, 1h 00m, 1h 20m, 1h 40m, 2h 00m
+    0 s, 24h 00m, 48h 00m, 72h 00m, 96h 00m
+    ");
+    page.was_quiet();
+}
+
+#[test]
 fn it_is_usable_on_a_small_screen_and_looked_at_on_all() {
     let mut page = Page::of(&startup());
     for scheme in ["light", "dark"] {
@@ -631,6 +664,7 @@ fn it_is_usable_on_a_small_screen_and_looked_at_on_all() {
         assert_eq!(page.browser.eval(wide), false);
         let bar = "document.querySelector('.row .time').getBoundingClientRect().width";
         assert!(page.browser.eval(bar).as_f64().unwrap() >= 80.0);
+        assert_eq!(page.axis(), "0 s, 10 s");
     }
     page.browser.resize(400, 800);
     screenshot(&mut page, "small");

@@ -25,7 +25,7 @@
     reason = "words of a language: not every subject needs every one"
 )]
 
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod browser;
 mod builds;
 #[cfg(feature = "cli")]

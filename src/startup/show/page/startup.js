@@ -98,10 +98,8 @@ function flatten(startup) {
     return true;
   });
   startup.shown.forEach((row, at) => { row.at = at; });
-  if (startup.current && startup.current.at < 0) {
-    while (startup.current.at < 0) startup.current = startup.current.parent;
-  }
   startup.current ??= startup.shown[0];
+  while (startup.current.at < 0) startup.current = startup.current.parent;
   startup.grid.setAttribute('aria-rowcount', startup.shown.length + 1);
   startup.body.style.setProperty('--rows', startup.shown.length);
 }
@@ -123,10 +121,8 @@ function section(startup, number) {
   startup.body = make('div', { role: 'rowgroup', class: 'rows' });
   startup.grid = make('div', {
     role: 'treegrid', class: 'grid', 'aria-labelledby': `${id}-title`, 'aria-readonly': 'true',
-  }, startup.headgroup, startup.body);
-  const lines = make('div', { class: 'lines', role: 'presentation', 'aria-hidden': 'true' }, startup.lines);
+  }, make('div', { class: 'lines', 'aria-hidden': 'true' }, startup.lines), startup.headgroup, startup.body);
   startup.cut = make('p', { class: 'cut' });
-  startup.grid.prepend(lines);
   return make('section', { id, 'aria-labelledby': `${id}-title` }, header, startup.grid, startup.cut);
 }
 
