@@ -80,3 +80,35 @@ pub fn draw(entries: &[Entry], look: &Look) -> String {
 pub fn critical(entries: &[Entry]) -> Vec<bool> {
     Forest::new(entries).critical()
 }
+
+/// Entries as a tree, for drawings other than text.
+pub struct Tree {
+    /// The first start and the last end.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    /// Every entry, in the order in which [`draw`] has them.
+    pub lines: Vec<Line>,
+}
+
+/// An entry in its place in the tree, in the terminal's words.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Which of the entries it is.
+    pub index: usize,
+    /// How many are above it.
+    pub level: usize,
+    pub label: String,
+    /// How it ended, unless all went well.
+    pub outcome: Option<String>,
+    /// To the end of the whole, if it has not ended.
+    pub length_ns: i128,
+    pub share: String,
+    /// Whether it is on the longest path.
+    pub critical: bool,
+}
+
+/// The tree that [`draw`] draws, with nothing left out.
+pub fn tree(entries: &[Entry]) -> Tree {
+    let forest = Forest::new(entries);
+    Tree { start_ns: forest.start_ns, end_ns: forest.end_ns, lines: forest.lines() }
+}

@@ -51,6 +51,8 @@ mod show;
 mod show_against;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod show_files;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod show_page;
 #[cfg(target_os = "linux")]
 mod stamp;
 mod supervisor;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use super::table::Glyphs;
-use super::{Entry, Look};
+use super::table::{Glyphs, share};
+use super::{Entry, Line, Look};
 use crate::words::tail;
 
 /// The span of one server, as its supervisor saw it.
@@ -159,6 +159,32 @@ impl<'e> Forest<'e> {
             }
         }
         path
+    }
+
+    /// Every entry in its place in the tree.
+    pub fn lines(&self) -> Vec<Line> {
+        let critical = self.critical();
+        let total_ns = self.end_ns.saturating_sub(self.start_ns);
+        let mut lines = Vec::new();
+        // What is still to be told, the next at the end.
+        let mut to_do: Vec<_> =
+            self.roots.iter().rev().map(|index| (*index, None, 0_usize)).collect();
+        while let Some((index, parent, level)) = to_do.pop() {
+            let Some(entry) = self.entry(index) else { continue };
+            let below = self.children(index).iter().rev();
+            to_do.extend(below.map(|child| (*child, Some(entry), level.saturating_add(1))));
+            let length_ns = self.length_ns(entry);
+            lines.push(Line {
+                index,
+                level,
+                label: label(entry, parent),
+                outcome: outcome(entry),
+                length_ns,
+                share: share(length_ns, total_ns),
+                critical: critical.get(index) == Some(&true),
+            });
+        }
+        lines
     }
 
     /// What to draw, line by line.

@@ -256,7 +256,8 @@ fn label_width(row: &Row, look: &Look) -> usize {
     row.tree.width().saturating_add(label).saturating_add(mark(row, look).width())
 }
 
-fn share(length_ns: i128, total_ns: u64) -> String {
+/// `<1%`, `42%`; nothing where there is no whole, or the clock was set back meanwhile.
+pub fn share(length_ns: i128, total_ns: u64) -> String {
     if total_ns == 0 {
         return String::new();
     }

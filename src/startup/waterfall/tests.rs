@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::forest::SERVER;
 use super::table::NARROWEST;
 use super::*;
+use crate::words::{duration, harmless};
 use unicode_width::UnicodeWidthStr;
 
 const MS: u64 = 1_000_000;
@@ -333,10 +334,35 @@ proptest! {
 }
 
 #[test]
+fn the_tree_is_what_is_drawn() {
+    let look = Look { most_children: usize::MAX, ..look(200) };
+    for spans in [startup(), extremes()] {
+        let tree = tree(&spans);
+        let text = draw(&spans, &look);
+        let drawn: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(tree.lines.len(), spans.len());
+        assert_eq!(tree.lines.len(), drawn.len());
+        for (line, drawn) in tree.lines.iter().zip(drawn) {
+            let label = drawn.trim_start_matches(['│', '├', '└', '─', ' ']);
+            let indent = drawn.chars().count() - label.chars().count();
+            assert_eq!(indent, line.level * 3, "{drawn}");
+            let start: String = harmless(&line.label, true).chars().take(40).collect();
+            assert!(label.starts_with(&start), "{line:?}\n{drawn}");
+            assert!(drawn.contains(&duration(line.length_ns, true)), "{line:?}\n{drawn}");
+            assert!(drawn.contains(&line.share), "{line:?}\n{drawn}");
+            assert!(line.outcome.iter().all(|it| drawn.contains(it)), "{line:?}\n{drawn}");
+            let heavy = drawn.contains(['━', '╸', '╺', '╏']);
+            assert_eq!(heavy, line.critical, "{line:?}\n{drawn}");
+        }
+    }
+}
+
+#[test]
 fn any_forest_is_drawn() {
     assert_eq!(draw(&[], &look(80)), "");
     let deep: Vec<_> = (1..2_000).map(|id| span(id, id - 1, "deep", 0, S)).collect();
     assert_eq!(draw(&deep, &look(40)).lines().count(), deep.len());
+    assert_eq!(tree(&deep).lines.last().map(|line| line.level), Some(deep.len() - 1));
     let itself = [span(1, 1, "itself", 0, 0)];
     assert_eq!(draw(&itself, &look(40)).lines().count(), 1);
 }

@@ -25,6 +25,8 @@
     reason = "words of a language: not every subject needs every one"
 )]
 
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod browser;
 mod builds;
 #[cfg(feature = "cli")]
 pub mod certificates;
