@@ -4,6 +4,7 @@
 //! Whatever happens here touches no server: the keeper never waits for this process. If this
 //! process goes, the keeper ends the servers, and if the keeper goes, this process does.
 
+mod forwarding;
 mod telling;
 
 use std::fs;
@@ -124,17 +125,18 @@ impl Front {
         let warning = record.planned(&plan);
 
         let (control, keepers_control) = UnixStream::pair()?;
-        let (output, keepers_output) = UnixStream::pair()?;
+        let (out, keepers_out) = UnixStream::pair()?;
+        let (err, keepers_err) = UnixStream::pair()?;
         let pid = spawn(
             process::Command::new("/proc/self/exe")
                 .arg0("gym-startup")
                 .arg(keeper::WORD)
                 .stdin(OwnedFd::from(keepers_control))
-                .stdout(OwnedFd::from(keepers_output))
-                .stderr(Stdio::null()),
+                .stdout(OwnedFd::from(keepers_out))
+                .stderr(OwnedFd::from(keepers_err)),
             Role::Part,
         )?;
-        let telling = Telling::start(view::watcher(&plan), output);
+        let telling = Telling::start(view::screen(&plan), out, err);
         ways.warnings.iter().chain(&warning).for_each(|warning| telling.say(warning));
 
         let traced = ways.are_any();

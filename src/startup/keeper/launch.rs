@@ -64,7 +64,7 @@ pub fn launch(
     orders: &Orders,
     number: usize,
     at_ns: u64,
-    output: &Output,
+    output: &mut Output,
 ) -> Result<Launched, (String, u8)> {
     let of_system = |error: io::Error| (plain(&error), NOT_EXECUTABLE);
     let plan = orders.plan.servers.get(number).ok_or_else(|| of_system(Errno::EINVAL.into()))?;
@@ -91,7 +91,7 @@ pub fn launch(
         if let Ok(pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) {
             open.set(open.get() + 1);
             let (tail, open) = (Rc::clone(&tail), Rc::clone(&open));
-            tokio::task::spawn_local(output.clone().forward(number, stream, pipe, tail, open));
+            output.forward(number, stream, pipe, tail, open);
         }
     }
     Ok(Launched { pid, writes: Writes::ToUs { tail, open } })
