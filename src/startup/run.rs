@@ -7,7 +7,6 @@
 mod forwarding;
 mod telling;
 
-use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -18,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gym_stamp::supervisor::Failure;
+use gym_stamp::telemetry::JsonLines;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
@@ -28,6 +28,7 @@ use crate::events::{Event, Exit, Trouble};
 use crate::fleet::{self, Plan, WhenReady};
 use crate::keeper::link::{Command, Orders};
 use crate::keeper::{self, OUTER};
+use crate::logs;
 use crate::process::{Blocking, Inherited, Role, ended_children, spawn, wait_for_signals};
 use crate::record::{Record, Ways};
 use crate::say::say;
@@ -58,10 +59,8 @@ pub fn run(args: &args::Run) -> ExitCode {
             return ExitCode::from(WRONG_USAGE);
         }
     };
-    if let Some(folder) = plan.log_dir.as_deref()
-        && let Err(error) = fs::create_dir_all(folder)
-    {
-        say(format_args!("--log-dir {}: {error}", folder.display()));
+    if let Err(error) = check_files(&plan) {
+        say(error);
         return ExitCode::from(WRONG_USAGE);
     }
     match Front::start(plan, record) {
@@ -71,6 +70,15 @@ pub fn run(args: &args::Run) -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// Finds out at once what could not be written.
+fn check_files(plan: &Plan) -> Result<(), String> {
+    if let Some(out) = plan.out.as_deref() {
+        JsonLines::check(out).map_err(|error| format!("--out: {error}"))?;
+    }
+    let logs = plan.log_dir.as_deref().map(|folder| logs::prepare(folder, &plan.servers));
+    logs.unwrap_or(Ok(())).map_err(|error| format!("--log-dir: {error}"))
 }
 
 /// What the front acts on.

@@ -25,6 +25,8 @@ mod fleet;
 mod one_tree;
 mod options;
 #[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_files;
+#[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_large;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_outcomes;

@@ -1,7 +1,6 @@
 //! The launch of one server: its process, with nothing of ours in it, and its output.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -17,6 +16,7 @@ use super::link::Orders;
 use super::output::{Output, Tail, last_lines};
 use crate::events::Stream;
 use crate::fleet::Server;
+use crate::logs;
 use crate::process::{self, Role};
 
 /// The variables of an outer launch, which say nothing of this one.
@@ -70,11 +70,10 @@ pub fn launch(
     let plan = orders.plan.servers.get(number).ok_or_else(|| of_system(Errno::EINVAL.into()))?;
     let mut command = command(orders, plan, number, at_ns);
     if let Some(folder) = orders.plan.log_dir.as_deref() {
-        let path = folder.join(format!("{}.log", plan.name));
-        let log = File::options().create(true).append(true).open(&path);
+        let path = logs::path(folder, plan);
         let named =
             |error: io::Error| (format!("{}: {}", path.display(), plain(&error)), NOT_EXECUTABLE);
-        let log = log.map_err(named)?;
+        let log = logs::open(&path).map_err(named)?;
         let from = log.metadata().map_or(0, |it| it.len());
         command.stderr(log.try_clone().map_err(of_system)?).stdout(log);
         let pid = spawn(&mut command, orders, plan)?;
