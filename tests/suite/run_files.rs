@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
+use nix::sys::resource::Resource;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use rstest::rstest;
@@ -84,4 +85,20 @@ fn a_record_may_be_no_file() {
     let over = starts().out("/dev/stdout").run().exits(0);
     let line = gym_stamp::telemetry::json::read_line(&over.ended.stdout).unwrap();
     Trace::of(line).only("gym.startup");
+}
+
+/// Of a disk that is full they would get the same error, and no signal.
+#[test]
+fn files_that_may_not_grow_end_nobody() {
+    let starts = starts().server("two", "yes; sleep 60", "tcp://127.0.0.1:9", "");
+    let stdout = fs::File::create(starts.folder().join("stdout")).unwrap();
+    let over = starts
+        .args(["--timeout", "2"])
+        .with(|run| run.fd(1, stdout).limit(Resource::RLIMIT_FSIZE, 1000, 1000))
+        .run()
+        .exits(124)
+        .says(&["gym-startup: --out: out.jsonl: File too large (os error 27)\n"])
+        .says(&["gym-startup: two was not ready "]);
+    assert_eq!(fs::metadata(over.ended.folder().join("stdout")).unwrap().len(), 1000);
+    assert!(!over.ended.folder().join("out.jsonl").exists());
 }
