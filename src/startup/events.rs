@@ -169,11 +169,8 @@ pub enum Trouble {
 pub trait Watcher: Send {
     /// In the order in which the keeper tells.
     fn event(&mut self, event: &Event);
-    /// One line that a server wrote, without its newline; bytes as they came. A last line that had
-    /// no newline comes at its stream's end.
-    fn line(&mut self, server: usize, stream: Stream, line: &[u8]);
-    /// What was forwarded so far has to be out now: nothing more is there to read.
-    fn flush(&mut self);
+    /// Whole lines that servers wrote, each with its server's name before it.
+    fn lines(&mut self, stream: Stream, lines: &[u8]);
     /// This many bytes of a server's output were not kept, as they were not taken in time.
     fn dropped(&mut self, server: usize, stream: Stream, bytes: u64);
     /// A line of our own words, as [`say`](crate::say::say) has it.

@@ -56,7 +56,7 @@ const OUTPUT_CAPACITY: usize = 1024 * 1024;
 const LAST_OUTPUT: Duration = Duration::from_millis(50);
 /// The first look whether the ports of a fleet are free.
 const TAKEN_LIMIT: Duration = Duration::from_secs(1);
-/// How long a last event may take to reach the front.
+/// How long the last events and the last output may take to reach the front.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How many servers are spawned before anything else is looked at again.
 const SPAWNED_AT_ONCE: usize = 8;
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
 }
 
 fn keep() -> io::Result<()> {
-    let (control, output) = sockets()?;
+    let sockets = sockets()?;
     // Ctrl-C and Ctrl-Z are the front's.
     nix::unistd::setsid()?;
     nix::sys::prctl::set_child_subreaper(true)?;
@@ -79,18 +79,26 @@ fn keep() -> io::Result<()> {
     process::raise_descriptor_limit();
     let signals = process::wait_for_signals(&process::Inherited::here(), process::Blocking::No)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, serve(control, output, signals))
+    LocalSet::new().block_on(&runtime, serve(sockets, signals))
 }
 
-/// The front's two sockets, which came as stdin and stdout. Nothing of them is left to servers.
-fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+/// The front's sockets.
+struct Sockets {
+    control: OwnedFd,
+    out: OwnedFd,
+    err: OwnedFd,
+}
+
+/// They came as stdin, stdout and stderr. Nothing of them is left to servers.
+fn sockets() -> io::Result<Sockets> {
     let control = io::stdin().as_fd().try_clone_to_owned()?;
-    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    let out = io::stdout().as_fd().try_clone_to_owned()?;
+    let err = io::stderr().as_fd().try_clone_to_owned()?;
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     nix::unistd::dup2_stdin(&null)?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&null)?;
-    Ok((control, output))
+    Ok(Sockets { control, out, err })
 }
 
 fn stream(socket: OwnedFd) -> io::Result<Rc<UnixStream>> {
@@ -99,26 +107,28 @@ fn stream(socket: OwnedFd) -> io::Result<Rc<UnixStream>> {
     Ok(Rc::new(UnixStream::from_std(socket)?))
 }
 
-async fn serve(control: OwnedFd, output: OwnedFd, signals: SignalFd) -> io::Result<()> {
-    let control = stream(control)?;
+async fn serve(sockets: Sockets, signals: SignalFd) -> io::Result<()> {
+    let control = stream(sockets.control)?;
     let mut lines = Lines::new(Rc::clone(&control));
     let Some(orders) = lines.next().await else { return Ok(()) };
     let orders: Orders = serde_json::from_slice(&orders)?;
 
     let (sender, inbox) = unbounded_channel();
     let events = Outlet::new(control, EVENTS_CAPACITY);
-    let output = Outlet::new(stream(output)?, OUTPUT_CAPACITY);
-    let mut keeper = Keeper::new(orders, Rc::clone(&events), Rc::clone(&output), sender.clone());
+    let [out, err] = [stream(sockets.out)?, stream(sockets.err)?]
+        .map(|socket| Outlet::new(socket, OUTPUT_CAPACITY));
+    let output = Output::new(out, err);
+    let mut keeper = Keeper::new(orders, Rc::clone(&events), output, sender.clone());
     if keeper.ports_are_free().await {
         tokio::task::spawn_local(hear_front(lines, sender.clone()));
         tokio::task::spawn_local(hear_signals(signals, sender));
         keeper.run(inbox).await;
     }
-    farewell(&events, &output).await;
+    farewell(&events, keeper.output).await;
     Ok(())
 }
 
-async fn farewell(events: &Outlet, output: &Outlet) {
+async fn farewell(events: &Outlet, output: Output) {
     let deadline = Instant::now() + FAREWELL;
     drop(timeout_at(deadline, events.emptied()).await);
     drop(timeout_at(deadline, output.emptied()).await);
@@ -180,7 +190,7 @@ impl Keeper {
     fn new(
         orders: Orders,
         events: Rc<Outlet>,
-        output: Rc<Outlet>,
+        output: Output,
         inbox: UnboundedSender<Message>,
     ) -> Self {
         let any_tls =
@@ -191,7 +201,7 @@ impl Keeper {
             orders,
             events,
             missed: 0,
-            output: Output::new(output),
+            output,
             inbox,
             tls,
             just_ready: Vec::new(),
@@ -334,7 +344,7 @@ impl Keeper {
             let Some(plan) = self.orders.plan.servers.get(number) else { return };
             let at_ns = SystemClock.now_ns();
             let deadline = plan.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-            let spawned = launch::launch(&self.orders, number, at_ns, &self.output);
+            let spawned = launch::launch(&self.orders, number, at_ns, &mut self.output);
             let mut server = Server {
                 root: None,
                 launch: None,

@@ -14,6 +14,8 @@ mod fleet;
 #[cfg(target_os = "linux")]
 mod keeper;
 mod lines;
+#[cfg(target_os = "linux")]
+mod logs;
 mod manual;
 #[cfg(target_os = "linux")]
 mod probe;

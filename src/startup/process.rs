@@ -33,15 +33,22 @@ const WAITED_FOR: [Signal; 6] = [
 /// What was ignored when this process began, a bit a signal.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
+/// The signals that a write of ours may bring, and that end nothing here: what cannot be written is
+/// told. Rust's runtime sees to SIGPIPE alone.
+const OF_WRITES: [Signal; 2] = [Signal::SIGPIPE, Signal::SIGXFSZ];
+
 /// Rust's runtime ignores SIGPIPE before `main`, whatever the caller had: this runs before that.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_START: extern "C" fn() = remember_ignored;
+static AT_START: extern "C" fn() = arrange_signals;
 
-extern "C" fn remember_ignored() {
+extern "C" fn arrange_signals() {
     let ignored = (1..=64).filter(|&signal| is_ignored(signal));
     let bits = ignored.fold(0, |bits, signal| bits | bit(signal));
     IGNORED.store(bits, Ordering::Relaxed);
+    for signal in OF_WRITES {
+        set_disposition(signal, libc::SIG_IGN).unwrap_or_default();
+    }
 }
 
 fn bit(signal: i32) -> u64 {
@@ -92,7 +99,7 @@ impl Inherited {
                 others.add(signal);
             }
         }
-        for signal in [Signal::SIGPIPE, Signal::SIGCHLD] {
+        for signal in OF_WRITES.into_iter().chain([Signal::SIGCHLD]) {
             let disposition = if self.ignores(signal) { libc::SIG_IGN } else { libc::SIG_DFL };
             set_disposition(signal, disposition)?;
         }

@@ -4,19 +4,20 @@
 //! Whatever happens here touches no server: the keeper never waits for this process. If this
 //! process goes, the keeper ends the servers, and if the keeper goes, this process does.
 
+mod forwarding;
 mod telling;
 
-use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{self, ExitCode, Stdio};
+use std::process::{self, ExitCode};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use gym_stamp::supervisor::Failure;
+use gym_stamp::telemetry::JsonLines;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
@@ -28,6 +29,7 @@ use crate::exporter;
 use crate::fleet::{self, Plan, WhenReady};
 use crate::keeper::link::{Command, Orders};
 use crate::keeper::{self, OUTER};
+use crate::logs;
 use crate::process::{Blocking, Inherited, Role, ended_children, spawn, wait_for_signals};
 use crate::record::{Record, Ways};
 use crate::say::say;
@@ -56,10 +58,8 @@ pub fn run(args: &args::Run) -> ExitCode {
             return ExitCode::from(WRONG_USAGE);
         }
     };
-    if let Some(folder) = plan.log_dir.as_deref()
-        && let Err(error) = fs::create_dir_all(folder)
-    {
-        say(format_args!("--log-dir {}: {error}", folder.display()));
+    if let Err(error) = check_files(&plan) {
+        say(error);
         return ExitCode::from(WRONG_USAGE);
     }
     match Front::start(plan, record) {
@@ -69,6 +69,15 @@ pub fn run(args: &args::Run) -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// Finds out at once what could not be written.
+fn check_files(plan: &Plan) -> Result<(), String> {
+    if let Some(out) = plan.out.as_deref() {
+        JsonLines::check(out).map_err(|error| format!("--out: {error}"))?;
+    }
+    let logs = plan.log_dir.as_deref().map(|folder| logs::prepare(folder, &plan.servers));
+    logs.unwrap_or(Ok(())).map_err(|error| format!("--log-dir: {error}"))
 }
 
 /// What the front acts on.
@@ -125,17 +134,18 @@ impl Front {
         let warning = record.planned(&plan);
 
         let (control, keepers_control) = UnixStream::pair()?;
-        let (output, keepers_output) = UnixStream::pair()?;
+        let (out, keepers_out) = UnixStream::pair()?;
+        let (err, keepers_err) = UnixStream::pair()?;
         let pid = spawn(
             process::Command::new("/proc/self/exe")
                 .arg0("gym-startup")
                 .arg(keeper::WORD)
                 .stdin(OwnedFd::from(keepers_control))
-                .stdout(OwnedFd::from(keepers_output))
-                .stderr(Stdio::null()),
+                .stdout(OwnedFd::from(keepers_out))
+                .stderr(OwnedFd::from(keepers_err)),
             Role::Part,
         )?;
-        let telling = Telling::start(view::watcher(&plan), output);
+        let telling = Telling::start(view::screen(&plan), out, err);
         ways.warnings.iter().chain(&warning).for_each(|warning| telling.say(warning));
 
         let traced = ways.are_any();

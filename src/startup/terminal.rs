@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::fstat;
 
 /// What a stream that somebody made non-blocking may take for one piece, in milliseconds.
 const PATIENCE: u16 = 5_000;
@@ -88,6 +89,15 @@ pub fn is_unicode(env: Environment<'_>) -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
     let locale = locale.unwrap_or_default().to_string_lossy().to_lowercase();
     locale.ends_with("utf-8") || locale.ends_with("utf8") || locale.contains(".utf-8@")
+}
+
+/// Whether standard output and error are one place, such as a pipe with `2>&1`: then a line of one
+/// must not come in the middle of one of the other. Terminals are taken for the same one.
+pub fn is_one_place() -> bool {
+    let are_terminals = io::stdout().is_terminal() && io::stderr().is_terminal();
+    let [out, err] =
+        [fstat(io::stdout()), fstat(io::stderr())].map(|it| it.map(|it| (it.st_dev, it.st_ino)));
+    are_terminals || (out.is_ok() && out == err)
 }
 
 /// Columns and rows of the terminal that standard error is.

@@ -3,6 +3,7 @@
 
 mod frame;
 mod known;
+mod names;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +16,9 @@ use crate::terminal::{self, Channel};
 use crate::verdict;
 use crate::waterfall::{self, Entry, Look};
 use crate::words::harmless;
-use frame::{frame, name_style};
+use frame::frame;
 use known::Known;
+pub use names::Names;
 
 /// Where no terminal says how wide it is.
 const USUAL_WIDTH: usize = 80;
@@ -37,10 +39,19 @@ const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 /// What is kept of the servers' output until it is written, in bytes.
 const PENDING: usize = 64 * 1024;
 
-/// The one that tells people of the run of `plan`.
-pub fn watcher(plan: &Plan) -> Box<dyn Watcher> {
+/// Where people see a run.
+pub struct Screen {
+    pub watcher: Box<dyn Watcher>,
+    /// Standard output, where it is another place than the watcher's: neither waits for the other.
+    pub out: Option<Channel>,
+    pub names_out: Names,
+    pub names_err: Names,
+}
+
+/// Where people see the run of `plan`.
+pub fn screen(plan: &Plan) -> Screen {
     let env = |name: &str| std::env::var_os(name);
-    let err = Channel::stderr();
+    let (out, err) = (Channel::stdout(), Channel::stderr());
     // No colours, no movement: who asks for the one, or whose terminal lacks it, has a reason.
     let wanted = plan.progress && !plan.quiet && err.is_terminal && err.colour;
     // Such as under timeout(1): then it will not come to the foreground either.
@@ -52,7 +63,17 @@ pub fn watcher(plan: &Plan) -> Box<dyn Watcher> {
         columns: env("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok()),
         unicode: terminal::is_unicode(&env),
     };
-    Box::new(View::new(plan, Channel::stdout(), err, live, surroundings))
+    let (colour_out, colour_err) = (out.colour, err.colour);
+    let (shared, apart) =
+        if terminal::is_one_place() { (Some(out), None) } else { (None, Some(out)) };
+    let view = View::new(plan, shared, err, live, surroundings);
+    let names = &view.known.names;
+    Screen {
+        names_out: Names::new(names, colour_out),
+        names_err: Names::new(names, colour_err),
+        watcher: Box::new(view),
+        out: apart,
+    }
 }
 
 /// What there is besides the two streams.
@@ -67,14 +88,14 @@ struct Surroundings {
 
 struct View {
     servers: Vec<Server>,
-    prefixes: Vec<Prefix>,
     known: Known,
     quiet: bool,
     stays: bool,
     log_dir: Option<String>,
     /// Whether a view is drawn: not any more when the startup is over.
     live: bool,
-    out: Channel,
+    /// Standard output, if it is the same place as standard error.
+    out: Option<Channel>,
     err: Channel,
     surroundings: Surroundings,
     /// Lines of servers that are yet to be written, and where.
@@ -85,30 +106,16 @@ struct View {
     drawn_ns: u64,
 }
 
-/// What is before each line of a server, made once.
-struct Prefix {
-    plain: Vec<u8>,
-    coloured: Vec<u8>,
-}
-
 impl View {
     fn new(
         plan: &Plan,
-        out: Channel,
+        out: Option<Channel>,
         err: Channel,
         live: bool,
         surroundings: Surroundings,
     ) -> Self {
         let known = Known::new(&plan.servers, (surroundings.clock)(), surroundings.unicode);
-        let prefix = |(number, name): (usize, &String)| {
-            let style = name_style(number);
-            Prefix {
-                plain: format!("({name}) ").into_bytes(),
-                coloured: format!("{style}({name}){style:#} ").into_bytes(),
-            }
-        };
         Self {
-            prefixes: known.names.iter().enumerate().map(prefix).collect(),
             known,
             servers: plan.servers.clone(),
             quiet: plan.quiet,
@@ -205,17 +212,10 @@ impl View {
             return;
         }
         let pending = std::mem::take(&mut self.pending);
-        match self.pending_for {
-            Stream::Out => {
-                if self.out.is_terminal {
-                    self.erase();
-                }
-                self.out.write(&pending);
-            }
-            Stream::Err => {
-                self.erase();
-                self.err.write(&pending);
-            }
+        self.erase();
+        match (self.pending_for, &mut self.out) {
+            (Stream::Out, Some(out)) => out.write(&pending),
+            _ => self.err.write(&pending),
         }
         self.pending = pending;
         self.pending.clear();
@@ -242,27 +242,12 @@ impl Watcher for View {
         }
     }
 
-    fn line(&mut self, server: usize, stream: Stream, line: &[u8]) {
+    fn lines(&mut self, stream: Stream, lines: &[u8]) {
         if self.pending_for != stream || self.pending.len() >= PENDING {
             self.write_pending();
             self.pending_for = stream;
         }
-        let colour = match stream {
-            Stream::Out => self.out.colour,
-            Stream::Err => self.err.colour,
-        };
-        if let Some(prefix) = self.prefixes.get(server) {
-            self.pending.extend(if colour { &prefix.coloured } else { &prefix.plain });
-        }
-        self.pending.extend(line);
-        if colour && line.contains(&0x1b) {
-            // The next line is somebody else's.
-            self.pending.extend(b"\x1b[0m");
-        }
-        self.pending.push(b'\n');
-    }
-
-    fn flush(&mut self) {
+        self.pending.extend(lines);
         match self.live {
             true => self.draw_if_due(),
             false => self.write_pending(),

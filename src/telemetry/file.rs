@@ -2,11 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use tempfile::NamedTempFile;
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
+use tempfile::TempPath;
 
 use super::json;
 use super::request::Request;
@@ -47,7 +50,8 @@ enum State {
     /// Lines gather beside the target.
     Beside {
         target: PathBuf,
-        lines: BufWriter<NamedTempFile>,
+        lines: BufWriter<File>,
+        path: TempPath,
     },
     /// Lines go straight into what is no regular file.
     Straight(File),
@@ -64,6 +68,23 @@ impl JsonLines {
         let path = path.into();
         let state = open(&path).map_err(|error| fault(&path, &error))?;
         Ok(Self { path, state: Mutex::new(state) })
+    }
+
+    /// Whether a file could be started at `path`, for whoever starts it much later. Nothing of it
+    /// is there after that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](Self::create).
+    pub fn check(path: &Path) -> Result<(), ExportError> {
+        let result = match fs::metadata(path).map(|there| there.file_type()) {
+            Ok(kind) if kind.is_dir() => Err(Errno::EISDIR.into()),
+            Ok(kind) if kind.is_socket() => Err(Errno::ENXIO.into()),
+            // To open a pipe is to wait for its reader, and to close it ends what is read.
+            Ok(kind) if !kind.is_file() => access(path, AccessFlags::W_OK).map_err(Into::into),
+            _ => open(path).map(drop),
+        };
+        result.map_err(|error| fault(path, &error))
     }
 }
 
@@ -85,8 +106,8 @@ impl WayOut for JsonLines {
     fn finish(&self) -> Result<(), ExportError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, State::Finished) {
-            State::Beside { target, lines } => {
-                put_in_place(lines, &target).map_err(|error| fault(&self.path, &error))
+            State::Beside { target, lines, path } => {
+                put_in_place(lines, path, &target).map_err(|error| fault(&self.path, &error))
             }
             State::Straight(_) | State::Finished => Ok(()),
         }
@@ -101,16 +122,17 @@ impl Drop for JsonLines {
 }
 
 fn open(path: &Path) -> io::Result<State> {
-    let target = fs::canonicalize(path).or_else(|_| end_of_links(path))?;
-    let there = fs::metadata(&target).ok();
+    let there = fs::metadata(path).ok();
     if there.as_ref().is_some_and(|there| !there.is_file()) {
-        return Ok(State::Straight(File::options().write(true).open(&target)?));
+        return Ok(State::Straight(File::options().write(true).open(path)?));
     }
+    let target = fs::canonicalize(path).or_else(|_| end_of_links(path))?;
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().ok_or(io::ErrorKind::IsADirectory)?);
     name.push(".");
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // tempfile adds the name that it chose to an error, which tells nobody anything.
+    // tempfile adds the name that it chose to all of its errors, which tells nobody anything: it
+    // chooses the name, and what it says is not passed on.
     let mut why = None;
     let file = tempfile::Builder::new()
         .prefix(&name)
@@ -121,11 +143,12 @@ fn open(path: &Path) -> io::Result<State> {
             file.inspect_err(|error| why = error.raw_os_error())
         })
         .map_err(|error| why.map_or(error, io::Error::from_raw_os_error))?;
+    let (file, path) = file.into_parts();
     if let Some(there) = there {
         // The file that takes another's place is as readable as that one was.
-        file.as_file().set_permissions(there.permissions())?;
+        file.set_permissions(there.permissions())?;
     }
-    Ok(State::Beside { target, lines: BufWriter::new(file) })
+    Ok(State::Beside { target, lines: BufWriter::new(file), path })
 }
 
 /// What `path` leads to, which need not be there yet.
@@ -141,10 +164,10 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many levels of symbolic links"))
 }
 
-fn put_in_place(lines: BufWriter<NamedTempFile>, target: &Path) -> io::Result<()> {
+fn put_in_place(lines: BufWriter<File>, path: TempPath, target: &Path) -> io::Result<()> {
     let file = lines.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.as_file().sync_all()?;
-    file.persist(target).map(drop).map_err(|error| error.error)
+    file.sync_all()?;
+    path.persist(target).map_err(|error| error.error)
 }
 
 fn fault(path: &Path, error: &io::Error) -> ExportError {

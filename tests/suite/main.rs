@@ -29,6 +29,8 @@ mod options;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod ps;
 #[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_files;
+#[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_large;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod run_outcomes;

@@ -390,8 +390,8 @@ fn a_record_that_cannot_be_written_changes_nothing_else() {
     startup()
         .serves("one", "")
         .args(["--exit-when-ready"])
-        .out("no/such/folder/out.jsonl")
+        .out("/dev/full")
         .run()
         .exits(0)
-        .says(&["no/such/folder"]);
+        .says(&["/dev/full: No space left on device"]);
 }

@@ -1,9 +1,9 @@
 //! Where the output of servers goes, and where the records go.
 
 use std::fs;
-use std::io::Read;
+use std::io::{PipeReader, Read};
 use std::net::SocketAddr;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -13,6 +13,7 @@ use rstest::rstest;
 use gym_stamp::telemetry::Protocol;
 
 use crate::support::collector::{Collector, HttpAnswer, closed, listener, silent};
+use crate::support::full_pipe;
 use crate::support::startup::{Startup, Trace, free_port, serve, startup};
 
 fn ends_after(command: &str) -> Startup {
@@ -112,18 +113,102 @@ fn whoever_reads_nothing_loses_output_and_is_told() {
     over.says(&["bytes"]);
 }
 
+/// Takes what comes, but not at once: what is written waits for it all the time.
+fn slowly(mut reader: PipeReader) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let (mut all, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
+        while let Ok(length @ 1..) = reader.read(&mut chunk) {
+            all.extend(&chunk[..length]);
+            thread::sleep(Duration::from_millis(2));
+        }
+        all
+    })
+}
+
 #[test]
-fn log_files_get_all_of_it_and_we_nothing() {
-    let command = "echo out; echo err >&2; printf part; exit 3";
+fn a_flood_on_stdout_costs_no_line_of_stderr() {
+    let flood = "
+import os
+for i in range(1500):
+    os.write(1, b'x' * 49_999 + b'\\n')
+    if i % 100 == 0:
+        os.write(2, b'ERR %d\\n' % i)
+raise SystemError('the reason')";
+    let (reader, writer) = std::io::pipe().unwrap();
+    let reading = slowly(reader);
     let over = startup()
-        .args(["--log-dir", "logs/of/today"])
-        .server("one", command, "tcp://127.0.0.1:9", "")
+        .with(|run| run.fd(1, writer))
+        .args(["--no-progress"])
+        .one("tcp://127.0.0.1:9", &["python3", "-c", flood])
         .run()
         .exits(1)
-        .says(&["err", "part"]);
-    let log = fs::read_to_string(over.ended.folder().join("logs/of/today/one.log")).unwrap();
-    assert_eq!(log, "out\nerr\npart");
-    over.ended.prints("");
+        .says(&["\n(one) SystemError: the reason\n", "\n  | SystemError: the reason\n"]);
+    let text = over.ended.stderr_text();
+    let errors: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("(one) ERR ")).collect();
+    let written: Vec<_> = (0..1500).step_by(100).map(|number| number.to_string()).collect();
+    assert_eq!(errors, written);
+    let out = reading.join().unwrap();
+    assert_eq!(out.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count(), 1500);
+    assert!(!text.contains("lost") && !text.contains("missing"), "{}", over.ended);
+}
+
+#[test]
+fn floods_at_the_same_time_cost_nothing_while_somebody_reads() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let reading = slowly(reader);
+    let line = "x".repeat(99);
+    let flood = |number| format!("yes {line} | head -n 100000; touch {number}; yes {line}");
+    let over = startup()
+        .with(|run| run.fd(1, writer))
+        .args(["--quiet"])
+        .server("one", &flood(1), "tcp://127.0.0.1:9", "")
+        .server("two", &flood(2), "tcp://127.0.0.1:8", "")
+        .spawn()
+        .until_there_is("1")
+        .until_there_is("2")
+        .signal(Signal::SIGTERM)
+        .wait()
+        .exits(143);
+    over.ended.says("gym-startup: ended by SIGTERM before all servers were ready.\n");
+    let out = String::from_utf8(reading.join().unwrap()).unwrap();
+    for name in ["one", "two"] {
+        let line = format!("({name}) {line}");
+        assert!(out.lines().filter(|it| *it == line).count() >= 100_000, "{name}");
+    }
+}
+
+#[test]
+fn a_stdout_that_nobody_reads_keeps_nothing_from_stderr() {
+    let (_reader, full) = full_pipe();
+    startup()
+        .with(|run| run.fd(1, full))
+        .one("tcp://127.0.0.1:9", &["bash", "-c", "yes | head -c 5000000; echo why >&2; exit 3"])
+        .run()
+        .exits(3)
+        .within(30)
+        .outcome("failed")
+        .says(&["(one) why\n", "gym-startup: one exited with status 3", "\n  | why\n"])
+        .says(&["gym-startup: the end of the servers' output is missing\n"]);
+}
+
+#[test]
+fn lines_of_both_streams_in_one_pipe_stay_whole() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let reading = slowly(reader);
+    let command = "
+yes $(printf 'o%.0s' {1..4999}) | head -n 2000 & yes $(printf 'e%.0s' {1..4999}) | head -n 2000 >&2
+wait";
+    startup()
+        .with(|run| run.fd(1, writer.try_clone().unwrap()).fd(2, writer))
+        .args(["--quiet"])
+        .one("tcp://127.0.0.1:9", &["bash", "-c", command])
+        .run()
+        .exits(1);
+    let text = String::from_utf8(reading.join().unwrap()).unwrap();
+    for letter in ["o", "e"] {
+        let line = format!("(one) {}", letter.repeat(4999));
+        assert_eq!(text.lines().filter(|it| *it == line).count(), 2000, "{letter}");
+    }
 }
 
 fn exporting(to: SocketAddr) -> Startup {

@@ -1,7 +1,6 @@
 //! The launch of one server: its process, with nothing of ours in it, and its output.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -17,6 +16,7 @@ use super::link::Orders;
 use super::output::{Output, Tail, last_lines};
 use crate::events::Stream;
 use crate::fleet::Server;
+use crate::logs;
 use crate::process::{self, Role};
 
 /// The variables of an outer launch, which say nothing of this one.
@@ -64,17 +64,16 @@ pub fn launch(
     orders: &Orders,
     number: usize,
     at_ns: u64,
-    output: &Output,
+    output: &mut Output,
 ) -> Result<Launched, (String, u8)> {
     let of_system = |error: io::Error| (plain(&error), NOT_EXECUTABLE);
     let plan = orders.plan.servers.get(number).ok_or_else(|| of_system(Errno::EINVAL.into()))?;
     let mut command = command(orders, plan, number, at_ns);
     if let Some(folder) = orders.plan.log_dir.as_deref() {
-        let path = folder.join(format!("{}.log", plan.name));
-        let log = File::options().create(true).append(true).open(&path);
+        let path = logs::path(folder, plan);
         let named =
             |error: io::Error| (format!("{}: {}", path.display(), plain(&error)), NOT_EXECUTABLE);
-        let log = log.map_err(named)?;
+        let log = logs::open(&path).map_err(named)?;
         let from = log.metadata().map_or(0, |it| it.len());
         command.stderr(log.try_clone().map_err(of_system)?).stdout(log);
         let pid = spawn(&mut command, orders, plan)?;
@@ -91,7 +90,7 @@ pub fn launch(
         if let Ok(pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) {
             open.set(open.get() + 1);
             let (tail, open) = (Rc::clone(&tail), Rc::clone(&open));
-            tokio::task::spawn_local(output.clone().forward(number, stream, pipe, tail, open));
+            output.forward(number, stream, pipe, tail, open);
         }
     }
     Ok(Launched { pid, writes: Writes::ToUs { tail, open } })

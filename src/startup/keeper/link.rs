@@ -1,7 +1,8 @@
-//! What passes between front and keeper: two Unix sockets, which the keeper never waits for.
+//! What passes between front and keeper: three Unix sockets, which the keeper does not wait for.
 //!
 //! On one there are JSON lines both ways: orders and commands to the keeper, events back. On the
-//! other, what servers write, in [`Frame`]s.
+//! others, one a stream, what servers write, in [`Frame`]s: whoever reads nothing of the one does
+//! not keep the other waiting.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,9 +13,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-use crate::events::Stream;
 use crate::fleet::Plan;
 use crate::process::Inherited;
 
@@ -42,15 +42,15 @@ pub enum Command {
     Mind(i32),
 }
 
-/// What one piece of output is.
+/// What one piece of a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Bytes that a server wrote.
-    Output(Stream),
+    Output,
     /// So many bytes, as a little-endian `u64`, were not kept.
-    Gap(Stream),
-    /// The stream has ended.
-    End(Stream),
+    Gap,
+    /// The server's stream has ended.
+    End,
 }
 
 /// Kind, server, length of what follows.
@@ -59,12 +59,9 @@ pub const HEADER: usize = 1 + 4 + 4;
 impl Frame {
     pub fn header(self, server: usize, length: usize) -> [u8; HEADER] {
         let kind = match self {
-            Self::Output(Stream::Out) => 0,
-            Self::Output(Stream::Err) => 1,
-            Self::Gap(Stream::Out) => 2,
-            Self::Gap(Stream::Err) => 3,
-            Self::End(Stream::Out) => 4,
-            Self::End(Stream::Err) => 5,
+            Self::Output => 0,
+            Self::Gap => 1,
+            Self::End => 2,
         };
         let [a, b, c, d] = u32::try_from(server).unwrap_or(u32::MAX).to_le_bytes();
         let [e, f, g, h] = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
@@ -75,12 +72,9 @@ impl Frame {
     pub fn read(header: [u8; HEADER]) -> Option<(Self, usize, usize)> {
         let [kind, a, b, c, d, e, f, g, h] = header;
         let frame = match kind {
-            0 => Self::Output(Stream::Out),
-            1 => Self::Output(Stream::Err),
-            2 => Self::Gap(Stream::Out),
-            3 => Self::Gap(Stream::Err),
-            4 => Self::End(Stream::Out),
-            5 => Self::End(Stream::Err),
+            0 => Self::Output,
+            1 => Self::Gap,
+            2 => Self::End,
             _ => return None,
         };
         let number = |bytes| usize::try_from(u32::from_le_bytes(bytes)).ok();
@@ -88,9 +82,9 @@ impl Frame {
     }
 }
 
-/// How long who fills an [`Outlet`] may be held up by a front that takes nothing. A terminal that
-/// scrolls takes something all the time.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// How long who fills an [`Outlet`] may be held up by a front that takes nothing. A slow terminal
+/// takes something all the time.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes on their way to the front, never more than fit.
 pub struct Outlet {
@@ -99,8 +93,8 @@ pub struct Outlet {
     queue: RefCell<VecDeque<u8>>,
     filled: Notify,
     taken: Notify,
-    /// The front has taken nothing for longer than [`PATIENCE`].
-    stalled: Cell<bool>,
+    /// Since when the front has taken nothing of what is in the queue.
+    waiting_since: Cell<Instant>,
     gone: Cell<bool>,
 }
 
@@ -112,33 +106,43 @@ impl Outlet {
             queue: RefCell::default(),
             filled: Notify::new(),
             taken: Notify::new(),
-            stalled: Cell::new(false),
+            waiting_since: Cell::new(Instant::now()),
             gone: Cell::new(false),
         });
         tokio::task::spawn_local(Rc::clone(&outlet).deliver());
         outlet
     }
 
-    /// Puts all of `parts` in the queue, or nothing: then the answer is no.
+    /// Puts all of `parts` in the queue, or nothing where there is no room: then the answer is no.
     pub fn put(&self, parts: &[&[u8]]) -> bool {
+        let has_room = !self.is_full() && !self.gone.get();
+        if has_room {
+            self.add(parts);
+        }
+        has_room
+    }
+
+    /// Puts `parts` in the queue whether there is room or not: what is small, and may not be lost.
+    pub fn add(&self, parts: &[&[u8]]) {
         let mut queue = self.queue.borrow_mut();
-        if self.gone.get() || queue.len() >= self.capacity {
-            return false;
+        if queue.is_empty() {
+            self.waiting_since.set(Instant::now());
         }
         for part in parts {
             queue.extend(*part);
         }
         self.filled.notify_one();
-        true
     }
 
     /// Waits until there is room, for as long as the front goes on taking.
     pub async fn room(&self) {
-        while self.queue.borrow().len() >= self.capacity && !self.stalled.get() && !self.gone.get()
-        {
-            if timeout(PATIENCE, self.taken.notified()).await.is_err() {
-                self.stalled.set(true);
+        while self.is_full() && !self.gone.get() {
+            let end_of_patience = self.waiting_since.get() + PATIENCE;
+            if Instant::now() >= end_of_patience {
+                return;
             }
+            // Whatever the answer: what there is to see has changed.
+            drop(timeout_at(end_of_patience, self.taken.notified()).await);
         }
     }
 
@@ -147,6 +151,10 @@ impl Outlet {
         while !self.queue.borrow().is_empty() && !self.gone.get() {
             self.taken.notified().await;
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.borrow().len() >= self.capacity
     }
 
     async fn deliver(self: Rc<Self>) {
@@ -171,7 +179,7 @@ impl Outlet {
                 if queue.is_empty() && queue.capacity() > 64 * 1024 {
                     queue.shrink_to(64 * 1024);
                 }
-                self.stalled.set(false);
+                self.waiting_since.set(Instant::now());
                 self.taken.notify_waiters();
                 Ok(())
             }

@@ -7,12 +7,15 @@ use std::path::Path;
 use std::rc::Rc;
 
 use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinSet;
 
-use super::link::{Frame, Outlet};
+use super::link::{Frame, HEADER, Outlet};
 use crate::events::Stream;
 
 /// How many lines tell how a server ended.
 const LAST_LINES: usize = 20;
+/// How many of them stderr keeps however much stdout writes: the reason is mostly there.
+const LAST_OF_STDERR: usize = 10;
 /// What of them is kept, in bytes.
 const LAST_BYTES: usize = 8 * 1024;
 /// What is read at once. One such buffer serves all pipes.
@@ -21,7 +24,7 @@ const CHUNK: usize = 64 * 1024;
 /// The last lines that a server wrote, stdout and stderr as they came.
 #[derive(Debug, Default)]
 pub struct Tail {
-    lines: VecDeque<Vec<u8>>,
+    lines: VecDeque<(Stream, Vec<u8>)>,
     out: Vec<u8>,
     err: Vec<u8>,
 }
@@ -39,21 +42,33 @@ impl Tail {
         for piece in chunk.get(skipped..).unwrap_or_default().split_inclusive(|&b| b == b'\n') {
             begun.extend(piece);
             if piece.ends_with(b"\n") {
-                self.lines.push_back(std::mem::take(begun));
+                self.lines.push_back((stream, std::mem::take(begun)));
+                shorten(&mut self.lines);
             } else if begun.len() > LAST_BYTES {
                 begun.clear();
             }
-        }
-        while self.lines.len() > LAST_LINES {
-            self.lines.pop_front();
         }
     }
 
     /// The lines as text, what was begun last included.
     pub fn lines(&self) -> Vec<String> {
-        let begun = [&self.out, &self.err].into_iter().filter(|begun| !begun.is_empty());
-        let all: Vec<&Vec<u8>> = self.lines.iter().chain(begun).collect();
-        all.iter().skip(all.len().saturating_sub(LAST_LINES)).map(|line| text(line)).collect()
+        let begun = [(Stream::Out, &self.out), (Stream::Err, &self.err)];
+        let begun = begun.into_iter().filter(|(_, begun)| !begun.is_empty());
+        let whole = self.lines.iter().map(|(stream, line)| (*stream, line));
+        let mut all = whole.chain(begun).collect();
+        shorten(&mut all);
+        all.into_iter().map(|(_, line)| text(line)).collect()
+    }
+}
+
+/// Lets go of the oldest lines that are too many.
+fn shorten<L>(lines: &mut VecDeque<(Stream, L)>) {
+    let of_stdout = |(stream, _): &(Stream, L)| *stream == Stream::Out;
+    while lines.len() > LAST_LINES {
+        let of_stderr = lines.len() - lines.iter().filter(|it| of_stdout(it)).count();
+        let spared = of_stderr <= LAST_OF_STDERR;
+        let oldest = if spared { lines.iter().position(of_stdout) } else { None };
+        drop(lines.remove(oldest.unwrap_or_default()));
     }
 }
 
@@ -77,71 +92,131 @@ pub fn last_lines(path: &Path, from: u64) -> Vec<String> {
 }
 
 /// Where the output of all servers goes.
-#[derive(Clone)]
 pub struct Output {
-    outlet: Rc<Outlet>,
+    out: Rc<Outlet>,
+    err: Rc<Outlet>,
     buffer: Rc<RefCell<Vec<u8>>>,
+    forwarding: JoinSet<()>,
 }
 
 impl Output {
-    pub fn new(outlet: Rc<Outlet>) -> Self {
-        Self { outlet, buffer: Rc::new(RefCell::new(vec![0; CHUNK])) }
+    pub fn new(out: Rc<Outlet>, err: Rc<Outlet>) -> Self {
+        let buffer = Rc::new(RefCell::new(vec![0; CHUNK]));
+        Self { out, err, buffer, forwarding: JoinSet::new() }
     }
 
     /// Forwards what comes out of `pipe` until its end. `open` counts the pipes that have not
     /// ended.
-    pub async fn forward(
-        self,
+    pub fn forward(
+        &mut self,
         server: usize,
         stream: Stream,
         pipe: Receiver,
         tail: Rc<RefCell<Tail>>,
         open: Rc<Cell<usize>>,
     ) {
-        let mut lost = 0;
-        loop {
+        let outlet = Rc::clone(match stream {
+            Stream::Out => &self.out,
+            Stream::Err => &self.err,
+        });
+        let buffer = Rc::clone(&self.buffer);
+        let forward = Forward { server, stream, pipe, tail, outlet, buffer, lost: 0 };
+        self.forwarding.spawn_local(async move {
+            forward.run().await;
+            open.set(open.get().saturating_sub(1));
+        });
+    }
+
+    /// Waits until every pipe has ended, and all that was in them is out.
+    pub async fn emptied(mut self) {
+        while self.forwarding.join_next().await.is_some() {}
+        self.out.emptied().await;
+        self.err.emptied().await;
+    }
+}
+
+/// One stream of one server.
+struct Forward {
+    server: usize,
+    stream: Stream,
+    pipe: Receiver,
+    tail: Rc<RefCell<Tail>>,
+    outlet: Rc<Outlet>,
+    buffer: Rc<RefCell<Vec<u8>>>,
+    /// What the front has not been told of yet, in bytes.
+    lost: u64,
+}
+
+impl Forward {
+    async fn run(mut self) {
+        while self.pipe.readable().await.is_ok() {
+            // Not before there is something: the room that there was may be taken by then.
             self.outlet.room().await;
-            if pipe.readable().await.is_err() {
-                break;
-            }
-            match self.forward_some(server, stream, &pipe, &tail, &mut lost) {
+            match self.some() {
                 Ok(0) => break,
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => break,
                 _ => {}
             }
         }
-        self.tell_gap(server, stream, &mut lost);
-        self.outlet.put(&[&Frame::End(stream).header(server, 0)]);
-        open.set(open.get().saturating_sub(1));
+        if self.lost > 0 {
+            let (header, bytes) = self.gap();
+            self.outlet.add(&[&header, &bytes]);
+        }
+        self.outlet.add(&[&Frame::End.header(self.server, 0)]);
     }
 
-    fn forward_some(
-        &self,
-        server: usize,
-        stream: Stream,
-        pipe: &Receiver,
-        tail: &RefCell<Tail>,
-        lost: &mut u64,
-    ) -> io::Result<usize> {
+    fn some(&mut self) -> io::Result<usize> {
         let mut buffer = self.buffer.borrow_mut();
-        let count = pipe.try_read(&mut buffer)?;
+        let count = self.pipe.try_read(&mut buffer)?;
         let chunk = buffer.get(..count).unwrap_or_default();
         if count > 0 {
-            tail.borrow_mut().take(stream, chunk);
-            self.tell_gap(server, stream, lost);
-            let header = Frame::Output(stream).header(server, count);
-            if *lost > 0 || !self.outlet.put(&[&header, chunk]) {
-                *lost += count as u64;
+            self.tail.borrow_mut().take(self.stream, chunk);
+            let (gap, bytes) = self.gap();
+            if self.lost > 0 && self.outlet.put(&[&gap, &bytes]) {
+                self.lost = 0;
+            }
+            let header = Frame::Output.header(self.server, count);
+            if self.lost > 0 || !self.outlet.put(&[&header, chunk]) {
+                self.lost += count as u64;
             }
         }
         Ok(count)
     }
 
-    fn tell_gap(&self, server: usize, stream: Stream, lost: &mut u64) {
-        let bytes = lost.to_le_bytes();
-        let header = Frame::Gap(stream).header(server, bytes.len());
-        if *lost > 0 && self.outlet.put(&[&header, &bytes]) {
-            *lost = 0;
+    fn gap(&self) -> ([u8; HEADER], [u8; 8]) {
+        let bytes = self.lost.to_le_bytes();
+        (Frame::Gap.header(self.server, bytes.len()), bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last_of(lines: impl IntoIterator<Item = (Stream, String)>) -> String {
+        let mut tail = Tail::default();
+        for (stream, line) in lines {
+            tail.take(stream, line.as_bytes());
         }
+        tail.lines().join(" ")
+    }
+
+    #[test]
+    fn much_on_stdout_leaves_ten_lines_of_stderr() {
+        let errors = (1..=12).map(|number| (Stream::Err, format!("e{number}\n")));
+        let flood = (1..=99).map(|number| (Stream::Out, format!("{number}\n")));
+        let begun = [(Stream::Err, "begun".to_owned())];
+        assert_eq!(
+            last_of(errors.chain(flood).chain(begun)),
+            "e4 e5 e6 e7 e8 e9 e10 e11 e12 90 91 92 93 94 95 96 97 98 99 begun"
+        );
+    }
+
+    #[test]
+    fn much_on_stderr_leaves_nothing_older() {
+        let words = [(Stream::Out, "old\n".to_owned())];
+        let errors = (1..=21).map(|number| (Stream::Err, format!("e{number}\n")));
+        let last: Vec<_> = (2..=21).map(|number| format!("e{number}")).collect();
+        assert_eq!(last_of(words.into_iter().chain(errors)), last.join(" "));
     }
 }

@@ -1,7 +1,5 @@
 //! Tells the watcher, on threads of its own: a terminal may block for as long as it likes.
 
-use std::collections::HashMap;
-use std::io::{self, BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,49 +8,77 @@ use std::time::{Duration, Instant};
 
 use gym_stamp::spans::SpanRecord;
 
+use super::forwarding::{Sink, forward};
 use crate::events::{Event, Stream, Trouble, Watcher};
-use crate::keeper::link::{Frame, HEADER};
+use crate::view::Screen;
 
-/// How long the last words may take where nobody takes them.
+/// How long the last output, and then the last words, may take where nobody takes them.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(100);
-/// What is read at once of the servers' output.
-const CHUNK: usize = 256 * 1024;
-/// A line that is longer is cut in two.
-const LONGEST_LINE: usize = 1024 * 1024;
 
-type Shared = Arc<Mutex<Box<dyn Watcher>>>;
+/// The watcher, who is told by several in turn: none of them comes before one that waits already.
+pub struct Shared {
+    watcher: Mutex<Box<dyn Watcher>>,
+    next: Mutex<()>,
+}
+
+impl Shared {
+    fn new(watcher: Box<dyn Watcher>) -> Arc<Self> {
+        Arc::new(Self { watcher: Mutex::new(watcher), next: Mutex::new(()) })
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Box<dyn Watcher>> {
+        let _next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The way to the watcher.
 pub struct Telling {
     to_tell: Sender<Told>,
     told: Receiver<()>,
-    output_ended: Receiver<()>,
+    /// Of each stream, when it has ended: whether it was to its very end.
+    output_ended: Receiver<bool>,
 }
 
 enum Told {
     Event(Event),
+    Dropped { server: usize, stream: Stream, bytes: u64 },
     Startup(Vec<SpanRecord>),
     Trouble(Trouble),
     Words(String),
+    Over,
 }
 
 impl Telling {
-    /// Tells `watcher` from now on, and of the output that comes through `output` at once.
-    pub fn start(watcher: Box<dyn Watcher>, output: UnixStream) -> Self {
-        let watcher: Shared = Arc::new(Mutex::new(watcher));
+    /// Tells those at `screen` from now on, and forwards what comes through `out` and `err`.
+    pub fn start(screen: Screen, out: UnixStream, err: UnixStream) -> Self {
+        let watcher = Shared::new(screen.watcher);
         let (to_tell, to_be_told) = channel();
         let (told, all_told) = channel();
         let (output_over, output_ended) = channel();
-        let teller = Arc::clone(&watcher);
+        let sink_out = match screen.out {
+            Some(channel) => Sink::Own(channel),
+            None => Sink::Shared(Arc::clone(&watcher), Stream::Out),
+        };
+        let sink_err = Sink::Shared(Arc::clone(&watcher), Stream::Err);
+        for (stream, output, names, sink) in [
+            (Stream::Out, out, screen.names_out, sink_out),
+            (Stream::Err, err, screen.names_err, sink_err),
+        ] {
+            let (to_tell, output_over) = (to_tell.clone(), output_over.clone());
+            thread::spawn(move || {
+                let dropped = |server, bytes| {
+                    to_tell.send(Told::Dropped { server, stream, bytes }).unwrap_or_default();
+                };
+                // It ends when the keeper does.
+                output_over.send(forward(output, &names, sink, dropped)).unwrap_or_default();
+            });
+        }
         thread::spawn(move || {
-            tell(&teller, &to_be_told);
+            tell(&watcher, &to_be_told);
             told.send(()).unwrap_or_default();
-        });
-        thread::spawn(move || {
-            // It ends when the keeper does.
-            forward(&watcher, output).unwrap_or_default();
-            output_over.send(()).unwrap_or_default();
         });
         Self { to_tell, told: all_told, output_ended }
     }
@@ -76,11 +102,16 @@ impl Telling {
 
     /// Waits until everything was told, but not for long.
     pub fn finish(self) {
-        let deadline = Instant::now() + LAST_WORDS;
-        self.output_ended.recv_timeout(LAST_WORDS).unwrap_or_default();
-        drop(self.to_tell);
-        let left = deadline.saturating_duration_since(Instant::now());
-        self.told.recv_timeout(left).unwrap_or_default();
+        let deadline = Instant::now() + LAST_OUTPUT;
+        let ends = [Stream::Out, Stream::Err].map(|_| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.output_ended.recv_timeout(left)
+        });
+        if ends != [Ok(true), Ok(true)] {
+            self.say("the end of the servers' output is missing");
+        }
+        self.tell(Told::Over);
+        self.told.recv_timeout(LAST_WORDS).unwrap_or_default();
     }
 
     fn tell(&self, what: Told) {
@@ -88,71 +119,18 @@ impl Telling {
     }
 }
 
-fn lock(watcher: &Shared) -> MutexGuard<'_, Box<dyn Watcher>> {
-    watcher.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn tell(watcher: &Shared, to_be_told: &Receiver<Told>) {
     loop {
         match to_be_told.recv_timeout(TICK) {
-            Ok(Told::Event(event)) => lock(watcher).event(&event),
-            Ok(Told::Startup(spans)) => lock(watcher).startup(&spans),
-            Ok(Told::Trouble(trouble)) => lock(watcher).trouble(&trouble),
-            Ok(Told::Words(words)) => lock(watcher).say(&words),
-            Err(RecvTimeoutError::Timeout) => lock(watcher).tick(),
-            Err(RecvTimeoutError::Disconnected) => return lock(watcher).over(),
-        }
-    }
-}
-
-/// Makes lines of what servers write.
-fn forward(watcher: &Shared, output: UnixStream) -> io::Result<()> {
-    let mut output = BufReader::with_capacity(CHUNK, output);
-    let mut begun = HashMap::new();
-    let mut payload = Vec::new();
-    loop {
-        let mut header = [0; HEADER];
-        output.read_exact(&mut header)?;
-        let Some((frame, server, length)) = Frame::read(header) else { return Ok(()) };
-        payload.resize(length, 0);
-        output.read_exact(&mut payload)?;
-        let mut watcher = lock(watcher);
-        match frame {
-            Frame::Output(stream) => {
-                let begun = begun.entry((server, stream == Stream::Out)).or_default();
-                split(begun, &payload, |line| watcher.line(server, stream, line));
+            Ok(Told::Event(event)) => watcher.lock().event(&event),
+            Ok(Told::Dropped { server, stream, bytes }) => {
+                watcher.lock().dropped(server, stream, bytes);
             }
-            Frame::Gap(stream) | Frame::End(stream) => {
-                let begun = begun.remove(&(server, stream == Stream::Out)).unwrap_or_default();
-                if !begun.is_empty() {
-                    watcher.line(server, stream, &begun);
-                }
-                if let (Frame::Gap(_), Ok(bytes)) = (frame, payload.as_slice().try_into()) {
-                    watcher.dropped(server, stream, u64::from_le_bytes(bytes));
-                }
-            }
-        }
-        if output.buffer().is_empty() {
-            watcher.flush();
-        }
-    }
-}
-
-/// Hands on the lines in `begun` and `more`, and leaves in `begun` what has no newline yet.
-fn split(begun: &mut Vec<u8>, more: &[u8], mut line: impl FnMut(&[u8])) {
-    for piece in more.split_inclusive(|&byte| byte == b'\n') {
-        match piece.strip_suffix(b"\n") {
-            Some(whole) if begun.is_empty() => line(whole),
-            Some(rest) => {
-                begun.extend(rest);
-                line(begun);
-                begun.clear();
-            }
-            None => begun.extend(piece),
-        }
-        if begun.len() >= LONGEST_LINE {
-            line(begun);
-            begun.clear();
+            Ok(Told::Startup(spans)) => watcher.lock().startup(&spans),
+            Ok(Told::Trouble(trouble)) => watcher.lock().trouble(&trouble),
+            Ok(Told::Words(words)) => watcher.lock().say(&words),
+            Err(RecvTimeoutError::Timeout) => watcher.lock().tick(),
+            Ok(Told::Over) | Err(RecvTimeoutError::Disconnected) => return watcher.lock().over(),
         }
     }
 }

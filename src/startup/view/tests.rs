@@ -76,7 +76,7 @@ fn view(plan: &Plan, live: bool) -> (View, Screen) {
         columns: None,
         unicode: true,
     };
-    let out = Channel::new(screen.clone(), live, false);
+    let out = Some(Channel::new(screen.clone(), live, false));
     let err = Channel::new(screen.clone(), live, false);
     (View::new(plan, out, err, live, surroundings), screen)
 }
@@ -207,7 +207,7 @@ fn quiet_keeps_the_output_and_the_trouble() {
     plan.quiet = true;
     let (mut view, screen) = view(&plan, false);
     view.event(&spawned(0));
-    view.line(0, Stream::Out, b"hello");
+    view.lines(Stream::Out, b"(reward) hello\n");
     view.startup(&[]);
     view.trouble(&Trouble::Interrupted { signal: 2, ready: false });
     view.over();
@@ -221,11 +221,11 @@ fn quiet_keeps_the_output_and_the_trouble() {
 fn lines_go_above_the_view_and_the_view_goes_at_the_end() {
     let (mut view, screen) = view(&plan(&["reward", "judge"]), true);
     view.event(&spawned(0));
-    view.line(0, Stream::Out, b"first");
-    view.line(1, Stream::Err, b"\xff second");
+    view.lines(Stream::Out, b"(reward) first\n");
+    view.lines(Stream::Err, b"(judge) \xff second\n");
     view.draw();
     view.tick();
-    view.line(1, Stream::Out, b"third");
+    view.lines(Stream::Out, b"(judge) third\n");
     view.draw();
     assert_snapshot!(screen.shown(), @r"
     (reward) first
@@ -281,16 +281,14 @@ fn in_the_background_the_screen_is_somebody_elses() {
 
 #[test]
 fn names_have_colours_where_there_are_any() {
-    let plan = plan(&["reward", "judge"]);
-    let (mut view, screen) = view(&plan, false);
-    view.out.colour = true;
-    view.line(1, Stream::Out, b"\x1b[31mred");
-    view.line(1, Stream::Err, b"plain");
-    view.over();
-    let text = screen.text().replace('\x1b', "^");
-    assert_snapshot!(text, @r"
+    let names = ["reward", "judge"].map(str::to_owned);
+    let mut lines = Vec::new();
+    Names::new(&names, true).add(1, b"\x1b[31mred", &mut lines);
+    Names::new(&names, false).add(1, b"\x1b[31mas it came", &mut lines);
+    let lines = String::from_utf8(lines).unwrap().replace('\x1b', "^");
+    assert_snapshot!(lines, @r"
     ^[35m(judge)^[0m ^[31mred^[0m
-    (judge) plain
+    (judge) ^[31mas it came
     ");
 }
 
@@ -308,10 +306,10 @@ fn nobody_reads_and_nothing_else_happens() {
     let (mut view, screen) = view(&plan(&["reward"]), true);
     view.err = Channel::new(Closed, true, true);
     view.event(&spawned(0));
-    view.line(0, Stream::Err, b"lost");
-    view.line(0, Stream::Out, b"kept");
+    view.lines(Stream::Err, b"lost\n");
+    view.lines(Stream::Out, b"kept\n");
     view.tick();
     view.startup(&[]);
     view.over();
-    assert_eq!(screen.text(), "(reward) kept\n");
+    assert_eq!(screen.text(), "kept\n");
 }

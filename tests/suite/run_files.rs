@@ -1,0 +1,104 @@
+//! The files that a run writes: logs, records, and what can be no such file.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+
+use nix::sys::resource::Resource;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use rstest::rstest;
+
+use crate::support::startup::{Over, Startup, Trace, startup};
+
+/// A run whose only server would leave a file, and be ready.
+fn starts() -> Startup {
+    startup().serves("one", "").args(["--exit-when-ready"])
+}
+
+/// It has said `words` and no other, and nothing was started.
+#[track_caller]
+fn refused(over: Over, words: &str) {
+    let over = over.exits(2);
+    over.ended.prints("").says(format!("gym-startup: {words}\n"));
+}
+
+#[test]
+fn log_files_get_all_of_it_and_we_nothing() {
+    let command = "echo out; echo err >&2; printf part; exit 3";
+    let over = startup()
+        .args(["--log-dir", "logs/of/today"])
+        .server("one", command, "tcp://127.0.0.1:9", "")
+        .run()
+        .exits(1)
+        .says(&["err", "part"]);
+    let log = fs::read_to_string(over.ended.folder().join("logs/of/today/one.log")).unwrap();
+    assert_eq!(log, "out\nerr\npart");
+    over.ended.prints("");
+}
+
+#[rstest]
+#[case("a FIFO")]
+#[case("a socket")]
+#[case("a directory")]
+fn what_is_no_log_is_refused(#[case] what: &str) {
+    let starts = starts().args(["--log-dir", "."]);
+    let log = starts.folder().join("one.log");
+    let _listener = match what {
+        "a FIFO" => mkfifo(&log, Mode::S_IRWXU).map(|()| None).unwrap(),
+        "a socket" => Some(UnixListener::bind(&log).unwrap()),
+        _ => fs::create_dir(&log).map(|()| None).unwrap(),
+    };
+    let why = format!("it is {what}, and a log is a regular file, or a device such as /dev/null");
+    refused(starts.out("").run(), &format!("--log-dir: ./one.log: {why}"));
+}
+
+#[test]
+fn a_device_takes_a_log() {
+    let starts = starts().args(["--log-dir", "."]);
+    symlink("/dev/null", starts.folder().join("one.log")).unwrap();
+    starts.run().exits(0).outcome("ready");
+}
+
+#[rstest]
+#[case::no_folder("no/out.jsonl", "No such file or directory (os error 2)")]
+#[case::no_folder_but_a_file("serve.py/out.jsonl", "Not a directory (os error 20)")]
+#[case::a_folder(".", "Is a directory (os error 21)")]
+#[case::a_link_to_no_folder("link", "No such file or directory (os error 2)")]
+fn a_record_that_could_not_be_written_is_refused(#[case] out: &str, #[case] why: &str) {
+    let starts = starts().out(out);
+    symlink("no/out.jsonl", starts.folder().join("link")).unwrap();
+    refused(starts.run(), &format!("--out: {out}: {why}"));
+}
+
+#[test]
+fn a_record_may_be_a_link_to_what_is_not_there_yet() {
+    let starts = starts().out("link");
+    symlink("out.jsonl", starts.folder().join("link")).unwrap();
+    let over = starts.run().exits(0).outcome("ready");
+    assert!(over.ended.folder().join("link").is_symlink());
+}
+
+#[test]
+fn a_record_may_be_no_file() {
+    starts().out("/dev/null").run().exits(0);
+    let over = starts().out("/dev/stdout").run().exits(0);
+    let line = gym_stamp::telemetry::json::read_line(&over.ended.stdout).unwrap();
+    Trace::of(line).only("gym.startup");
+}
+
+/// Of a disk that is full they would get the same error, and no signal.
+#[test]
+fn files_that_may_not_grow_end_nobody() {
+    let starts = starts().server("two", "yes; sleep 60", "tcp://127.0.0.1:9", "");
+    let stdout = fs::File::create(starts.folder().join("stdout")).unwrap();
+    let over = starts
+        .args(["--timeout", "2"])
+        .with(|run| run.fd(1, stdout).limit(Resource::RLIMIT_FSIZE, 1000, 1000))
+        .run()
+        .exits(124)
+        .says(&["gym-startup: --out: out.jsonl: File too large (os error 27)\n"])
+        .says(&["gym-startup: two was not ready "]);
+    assert_eq!(fs::metadata(over.ended.folder().join("stdout")).unwrap().len(), 1000);
+    assert!(!over.ended.folder().join("out.jsonl").exists());
+}
