@@ -192,6 +192,15 @@ fn spans_of_no_startup_are_shown_where_there_is_nothing_else() {
         "no span of a startup is in what was given: the first 1000 spans are shown as they are, \
          the others are not"
     );
+    let both = [rollouts(3), line("head", &one())].concat();
+    let chosen = show(&[("a.jsonl", &both)]).args(["--trace", &format!("{:032x}", 7)]).run();
+    assert!(chosen.stderr_text().contains("is in a trace that begins with 0000"), "{chosen}");
+    let orphans = in_trace(7, vec![span(5, 9, "rollout", 0, 1)]);
+    let orphans: Vec<u8> =
+        (1..=30).flat_map(|n| line("head", &in_trace(n, orphans.clone()))).collect();
+    let said = show(&[("a.jsonl", &orphans)]).run().exits(0).stderr_text();
+    assert_eq!(said.lines().count(), 22, "{said}");
+    assert!(said.ends_with("gym-startup: and 10 more of that kind; --json has all\n"), "{said}");
     let with_startup = [rollouts(3), line("head", &one()), rollouts(3)].concat();
     let ended = show(&[("a.jsonl", &with_startup)]).arg("--json").run().exits(0).says_nothing();
     assert!(names(&ended).iter().all(|name| name.starts_with("gym.")), "{ended}");
