@@ -170,6 +170,16 @@ fn a_circle_has_an_end() {
     assert_eq!(ended.stdout_text().lines().count(), 6, "{ended}");
 }
 
+/// A span beneath a span beneath a span.
+#[test]
+fn a_chain_of_spans_takes_little_memory() {
+    let chain: Vec<_> =
+        (1..=10_000).map(|id| span(id, id - 1, "step", id, 20_000).stage("step")).collect();
+    let run = show(&[("a.jsonl", &line("head", &chain))]).deadline(Duration::from_secs(120));
+    let ended = run.limit(Resource::RLIMIT_AS, 128 << 20, 128 << 20).arg("--json").run().exits(0);
+    assert_eq!(names(&ended).len(), 10_000);
+}
+
 #[test]
 fn standard_input_is_a_file_too() {
     let from_file = show(&[("a.jsonl", &line("head", &one()))]).run().exits(0);
