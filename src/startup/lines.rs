@@ -55,7 +55,7 @@ impl Lines {
                 Ok(_) => self.number = self.number.saturating_add(1),
                 Err(error) => return self.break_off(&error),
             }
-            let is_endless = !self.is_whole() && self.line.len() as u64 == LONGEST_LINE;
+            let is_endless = !self.line.ends_with(b"\n") && self.line.len() as u64 == LONGEST_LINE;
             if !is_endless {
                 return Some(&self.line);
             }
@@ -64,11 +64,6 @@ impl Lines {
                 return self.break_off(&error);
             }
         }
-    }
-
-    /// Whether the line that was read last ends with a newline.
-    fn is_whole(&self) -> bool {
-        self.line.ends_with(b"\n")
     }
 
     /// The line that was read last is damaged: `why`, as a clause.

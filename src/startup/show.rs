@@ -25,12 +25,16 @@ use serde::Serialize;
 use crate::args;
 use crate::say::say;
 use crate::waterfall::Look;
+use crate::words::harmless;
 use against::Comparison;
 use files::Recorded;
 use startup::Startup;
 
 /// The status of a command line that cannot be meant.
 const WRONG_USAGE: u8 = 2;
+
+/// How many notes are said.
+const MOST_NOTES: usize = 20;
 
 pub fn show(args: &args::Show) -> ExitCode {
     if let Some(trace) = &args.trace
@@ -82,8 +86,7 @@ fn shown(args: &args::Show) -> Result<bool, String> {
 }
 
 fn text(startups: &[Startup], notes: &[String], look: &Look) -> Result<bool, String> {
-    let is_one_of_many = startups.len() > 1;
-    notes.iter().for_each(say);
+    say_all(notes, look);
     print(|out| {
         for (number, startup) in startups.iter().enumerate() {
             if number > 0 {
@@ -93,11 +96,7 @@ fn text(startups: &[Startup], notes: &[String], look: &Look) -> Result<bool, Str
         }
         out.flush()
     })?;
-    for startup in startups {
-        for note in notes::notes(startup, look.unicode) {
-            say(text::about(startup, &note, is_one_of_many, look.unicode));
-        }
-    }
+    say_all(&notes::of_all(startups, look.unicode), look);
     Ok(true)
 }
 
@@ -116,11 +115,8 @@ fn page(
     mut notes: Vec<String>,
     look: &Look,
 ) -> Result<bool, String> {
-    for startup in startups {
-        let own = notes::notes(startup, look.unicode).into_iter();
-        notes.extend(own.map(|note| text::about(startup, &note, startups.len() > 1, true)));
-    }
-    notes.iter().for_each(say);
+    notes.extend(notes::of_all(startups, look.unicode));
+    say_all(&notes, look);
     let page = page::page(startups, &notes);
     fs::write(out, page).map_err(|error| format!("{}: {error}", out.display()))?;
     Ok(true)
@@ -149,10 +145,21 @@ fn compared(before: Recorded, now: Recorded, as_json: bool, look: &Look) -> Resu
     if as_json {
         return json(&against::Document::new(&before, &now, &comparison, &notes)).map(|_| sound);
     }
-    notes.iter().for_each(|note| say(crate::words::harmless(note, look.unicode)));
+    say_all(&notes, look);
     let text = against::text(&before, &now, &comparison, look);
     print(|out| out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
     Ok(sound)
+}
+
+/// Says them, as far as anybody would read.
+fn say_all(notes: &[String], look: &Look) {
+    for note in notes.iter().take(MOST_NOTES) {
+        say(harmless(note, look.unicode));
+    }
+    let more = notes.len().saturating_sub(MOST_NOTES);
+    if more > 0 {
+        say(format_args!("and {more} more of that kind; --json has all"));
+    }
 }
 
 fn json(document: &impl Serialize) -> Result<bool, String> {

@@ -163,6 +163,13 @@ mod tests {
     }
 
     #[test]
+    fn every_time_has_a_date() {
+        assert_eq!(date(1_796_106_698_999_999_999), "2026-12-01 06:31:38 UTC");
+        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(date(u64::MAX), "2554-07-21 23:34:33 UTC");
+    }
+
+    #[test]
     fn text_fits_its_columns() {
         assert_eq!(fit("server", 6, true), "server");
         assert_eq!(fit("servers", 6, true), "serve…");

@@ -322,8 +322,8 @@ fn clocks_that_disagree_are_pointed_out() {
     of_another_node(-2_000).says_nothing();
     of_another_node(-4_000).says(
         "gym-startup: node far's clock is at least 1.91 s behind node head's: greeter's \
-         gym.server.startup begins as long before what launched it, and took its stamps for times \
-         to come, which it ignored\n",
+         gym.server.startup begins as long before what launched it, and so ignored its stamps: they \
+         were times to come\n",
     );
     of_another_node(400).says(
         "gym-startup: node far's clock is at least 290 ms ahead of node head's, or the server \

@@ -170,6 +170,16 @@ fn a_circle_has_an_end() {
     assert_eq!(ended.stdout_text().lines().count(), 6, "{ended}");
 }
 
+/// A span beneath a span beneath a span.
+#[test]
+fn a_chain_of_spans_takes_little_memory() {
+    let chain: Vec<_> =
+        (1..=10_000).map(|id| span(id, id - 1, "step", id, 20_000).stage("step")).collect();
+    let run = show(&[("a.jsonl", &line("head", &chain))]).deadline(Duration::from_secs(120));
+    let ended = run.limit(Resource::RLIMIT_AS, 128 << 20, 128 << 20).arg("--json").run().exits(0);
+    assert_eq!(names(&ended).len(), 10_000);
+}
+
 #[test]
 fn standard_input_is_a_file_too() {
     let from_file = show(&[("a.jsonl", &line("head", &one()))]).run().exits(0);
@@ -192,6 +202,15 @@ fn spans_of_no_startup_are_shown_where_there_is_nothing_else() {
         "no span of a startup is in what was given: the first 1000 spans are shown as they are, \
          the others are not"
     );
+    let both = [rollouts(3), line("head", &one())].concat();
+    let chosen = show(&[("a.jsonl", &both)]).args(["--trace", &format!("{:032x}", 7)]).run();
+    assert!(chosen.stderr_text().contains("is in a trace that begins with 0000"), "{chosen}");
+    let orphans = in_trace(7, vec![span(5, 9, "rollout", 0, 1)]);
+    let orphans: Vec<u8> =
+        (1..=30).flat_map(|n| line("head", &in_trace(n, orphans.clone()))).collect();
+    let said = show(&[("a.jsonl", &orphans)]).run().exits(0).stderr_text();
+    assert_eq!(said.lines().count(), 22, "{said}");
+    assert!(said.ends_with("gym-startup: and 10 more of that kind; --json has all\n"), "{said}");
     let with_startup = [rollouts(3), line("head", &one()), rollouts(3)].concat();
     let ended = show(&[("a.jsonl", &with_startup)]).arg("--json").run().exits(0).says_nothing();
     assert!(names(&ended).iter().all(|name| name.starts_with("gym.")), "{ended}");

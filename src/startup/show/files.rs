@@ -148,7 +148,12 @@ impl Reader {
                     true => (format!("the first {}", self.others.len()), ", the others are not"),
                     false => ("all".to_owned(), ""),
                 };
-                let none = "no span of a startup is in what was given";
+                let none = match &self.chosen {
+                    Some(chosen) => {
+                        format!("no span of a startup is in a trace that begins with {chosen}")
+                    }
+                    None => "no span of a startup is in what was given".to_owned(),
+                };
                 notes.push(format!("{none}: {what} spans are shown as they are{end}"));
                 self.others
             }

@@ -27,6 +27,18 @@ pub fn notes(startup: &Startup, unicode: bool) -> Vec<String> {
     notes
 }
 
+/// The sentences about all of `startups`; of several, each says which one it is about.
+pub fn of_all(startups: &[Startup], unicode: bool) -> Vec<String> {
+    let of_one = |startup: &Startup| {
+        let which = match startups {
+            [_] => String::new(),
+            _ => format!("trace {}: ", startup.trace_id),
+        };
+        notes(startup, unicode).into_iter().map(move |note| format!("{which}{note}"))
+    };
+    startups.iter().flat_map(of_one).collect()
+}
+
 /// A startup itself may well stand under a span of whoever launched it.
 fn orphans(startup: &Startup, by_id: &HashMap<u64, &Span>) -> Option<String> {
     let is_orphan = |span: &&Span| {
@@ -77,7 +89,7 @@ fn clocks<'s>(startup: &'s Startup, by_id: &HashMap<u64, &'s Span>, unicode: boo
     let behind = behind.into_iter().map(|((node, above), (ns, span))| {
         let by = duration(ns, unicode);
         let stamps = match span.entry.name == REPORT && !tells_of_stamps(startup, span) {
-            true => ", and took its stamps for times to come, which it ignored",
+            true => ", and so ignored its stamps: they were times to come",
             false => "",
         };
         format!(

@@ -13,6 +13,9 @@ pub const UNTIL_READY: &str = "until ready";
 /// The place of what a server says itself, where nobody has seen it from outside.
 pub const OWN_REPORT: &str = "its own report";
 
+/// Nobody tells stages apart that are further down; but a file may go down without an end.
+const DEEPEST: usize = 8;
+
 /// A server by its name and its type; there may be several of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Server {
@@ -127,7 +130,11 @@ fn stage(name: &str) -> Option<(bool, String)> {
 fn step(name: &str, above: Option<&Here>) -> String {
     match above.map_or("", |above| above.place.as_str()) {
         "" | UNTIL_READY | OWN_REPORT => name.to_owned(),
-        stage => format!("{stage} / {name}"),
+        stage => {
+            let is_deepest = stage.matches(" / ").count() >= DEEPEST;
+            let above = stage.rsplit_once(" / ").filter(|_| is_deepest);
+            format!("{} / {name}", above.map_or(stage, |(above, _)| above))
+        }
     }
 }
 

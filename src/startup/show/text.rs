@@ -11,7 +11,7 @@ use super::startup::Startup;
 use super::summary::{self, Row};
 use crate::terminal;
 use crate::waterfall::{self, Look};
-use crate::words::{counted, date, duration, harmless, wrapped};
+use crate::words::{counted, date, duration, wrapped};
 
 /// Where neither a terminal nor COLUMNS says how wide it is.
 const USUAL_WIDTH: usize = 100;
@@ -81,24 +81,17 @@ fn table(rows: &[Row], look: &Look) -> String {
     let least_ns = by_length.get(MOST_ROWS).copied().unwrap_or(i128::MIN);
     let drawn = rows.iter().filter(|row| by_length.len() <= MOST_ROWS || row.max_ns > least_ns);
     let drawn: Vec<_> = drawn.collect();
+    let has_counts = look.width >= NARROW;
     let has_nodes = look.width >= NARROW && rows.iter().any(|row| row.node.is_some());
-    let mut columns = vec![
-        Column::Text("stage"),
-        Column::Number("count"),
-        Column::Number("p50"),
-        Column::Number("max"),
-        Column::Text("slowest"),
-    ];
+    let mut columns = vec![Column::Text("stage")];
+    columns.extend(has_counts.then_some(Column::Number("count")));
+    columns.extend([Column::Number("p50"), Column::Number("max"), Column::Text("slowest")]);
     columns.extend(has_nodes.then_some(Column::Text("node")));
     let cells = |row: &&Row| {
         let time = |ns| duration(ns, look.unicode);
-        let mut cells = vec![
-            shortened(&row.place, look),
-            row.count.to_string(),
-            time(row.p50_ns),
-            time(row.max_ns),
-            row.slowest.clone(),
-        ];
+        let mut cells = vec![shortened(&row.place, look)];
+        cells.extend(has_counts.then(|| row.count.to_string()));
+        cells.extend([time(row.p50_ns), time(row.max_ns), row.slowest.clone()]);
         cells.extend(has_nodes.then(|| row.node.clone().unwrap_or_default()));
         cells
     };
@@ -132,14 +125,5 @@ pub fn painted(style: Style, text: &str, look: &Look) -> String {
     match look.colour && style != Style::new() && !inner.is_empty() {
         true => format!("{style}{inner}{style:#}{}", text.get(inner.len()..).unwrap_or("")),
         false => text.to_owned(),
-    }
-}
-
-/// A sentence about one startup, or about one of several.
-pub fn about(startup: &Startup, note: &str, is_one_of_many: bool, unicode: bool) -> String {
-    let note = harmless(note, unicode);
-    match is_one_of_many {
-        true => format!("trace {}: {note}", startup.trace_id),
-        false => note.into_owned(),
     }
 }
