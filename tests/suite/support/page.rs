@@ -27,6 +27,11 @@ pub fn span(id: u64, parent: u64, name: &str, from_ms: u64, to_ms: u64) -> Value
     })
 }
 
+/// A span that is part of a startup by its attribute alone.
+fn step(id: u64, parent: u64, name: &str, from_ms: u64, to_ms: u64) -> Value {
+    span(id, parent, name, from_ms, to_ms).with("nemo.gym.startup.stage", name)
+}
+
 pub trait SpanExt {
     fn with(self, key: &str, value: &str) -> Self;
     fn pid(self, pid: u32) -> Self;
@@ -67,8 +72,8 @@ pub fn startup() -> Vec<Value> {
         span(4, 1, "gym.startup.wait_for_servers", 15, 12_400),
         server(5, "reward", 12_390).with(OUTCOME, "ready"),
         span(6, 5, "gym.startup.server.venv_setup", 12, 9_100),
-        span(7, 6, "uv venv", 40, 310),
-        span(8, 6, "uv pip install", 330, 9_020),
+        step(7, 6, "uv venv", 40, 310),
+        step(8, 6, "uv pip install", 330, 9_020),
         span(9, 5, "gym.startup.server.server_start", 9_100, 12_390),
         server(10, "policy_model", 4_250).with(OUTCOME, "ready"),
         span(11, 10, "gym.startup.server.venv_setup", 12, 1_050),
@@ -79,8 +84,8 @@ pub fn startup() -> Vec<Value> {
         span(16, 15, "gym.server.startup.worker.worker_start", 3_900, 4_200),
         server(17, "judge", 2_700).with(OUTCOME, "failed").failed(failed),
         span(18, 17, "gym.startup.server.venv_setup", 12, 2_400),
-        span(19, 17, "load weights", 2_400, 0),
-        span(20, 17, "no time at all", 2_500, 2_500),
+        step(19, 17, "load weights", 2_400, 0),
+        step(20, 17, "no time at all", 2_500, 2_500),
     ]
 }
 
