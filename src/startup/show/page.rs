@@ -183,3 +183,16 @@ fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut seen = HashSet::new();
     texts.filter(|it| seen.insert(*it)).map(name).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_ends_the_script_that_holds_it() {
+        let page = page(&[], &["</script>\u{2028}<!--\u{7}\n{script}".to_owned()]);
+        let notes = r#""notes":["\u003c/script>\u2028\u003c!--�\n{script}"]"#;
+        assert!(page.contains(notes), "{page}");
+        assert_eq!(page.matches("</script>").count(), 2);
+    }
+}

@@ -42,7 +42,7 @@ impl Browser {
             "--remote-debugging-pipe",
         ]);
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
-        command.env("TZ", "UTC").env("LANGUAGE", "en").env("HOME", profile.path());
+        command.env("TZ", "UTC").env("HOME", profile.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = spawn(&mut command).unwrap();
         let to = child.stdin.take().unwrap();
@@ -57,6 +57,7 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network", "Accessibility"] {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
+        browser.call("Emulation.setLocaleOverride", json!({"locale": "en-US"}));
         browser.resize(width, height);
         browser.call("Page.navigate", json!({"url": format!("file://{}", page.display())}));
         browser.wait_for("Page.loadEventFired");

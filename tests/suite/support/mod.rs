@@ -35,6 +35,8 @@ mod clock;
 pub mod collector;
 #[cfg(feature = "cli")]
 pub mod export;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod page;
 mod probe;
 #[cfg(feature = "cli")]
 pub mod recorded;
