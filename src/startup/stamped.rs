@@ -220,6 +220,17 @@ impl Stamp {
     }
 }
 
+/// That `count` processes did not let us look, and what would help.
+pub fn unreadable(count: usize) -> String {
+    let processes = if count == 1 { "process" } else { "processes" };
+    match nix::unistd::geteuid().is_root() {
+        true => format!("{count} {processes} could not be read: that takes CAP_SYS_PTRACE"),
+        false => {
+            format!("{count} {processes} of other users could not be read: run as root to see them")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

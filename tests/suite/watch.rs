@@ -1,6 +1,7 @@
 //! `gym-startup watch` on servers that something else launches.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -216,7 +217,7 @@ fn one_that_was_ready_before_has_no_time_of_it() {
     let port = free_port();
     let server = launch(port, "sleep 0.1", "").spawn();
     let address = ("127.0.0.1", port);
-    server.wait_until(|| std::net::TcpStream::connect(address).is_ok());
+    server.wait_until(|| TcpStream::connect(address).is_ok());
     for args in [vec![], vec!["--pid".to_owned(), server.pid().to_string()]] {
         let ended = watch(&url(port)).args(&args).run().exits(0);
         let words = format!(
@@ -294,7 +295,7 @@ fn one_that_is_not_ready_in_time() {
 
     let ended = watch(&url(port)).args(["--quiet", "--timeout", "0.2s"]).run().exits(124);
     let words = format!(
-        "gym-startup: --out: nothing is known that could be recorded\n\
+        "gym-startup: --out: nothing was recorded\n\
          gym-startup: the server was not ready at {} within 200 ms: Connection refused\n",
         url(port)
     );
@@ -357,22 +358,46 @@ fn a_unix_socket_is_found_by_its_path() {
     assert_eq!(setup.end_time_unix_nano.to_string(), environment(server.pid())[SETUP_DONE]);
 }
 
-/// As behind the proxy of a published port.
+/// As behind the proxy of a port that a container publishes, which is there before the server is.
 #[test]
 fn a_stamped_server_in_another_network_namespace_goes_before_an_unstamped_one_here() {
     let port = free_port();
+    let proxy = format!(
+        "import http.server, os\n\
+         class Proxy(http.server.BaseHTTPRequestHandler):\n    \
+         def do_GET(self):\n        \
+         self.send_response(200 if os.path.exists('go') else 503)\n        \
+         self.end_headers()\n\
+         http.server.HTTPServer(('127.0.0.1', {port}), Proxy).serve_forever()\n"
+    );
+    let proxy = command("/bin/bash").args(["-c", "exec python3 -S -c \"$0\"", &proxy]).spawn();
+    proxy.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let watching = watch(&url(port)).spawn();
+    until_watching(&watching);
     let server = launch(port, "ip link set lo up", "").under(["unshare", "--net"]).spawn();
     server.wait_until(|| {
         let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.pid()));
         table.is_ok_and(|table| table.contains(&format!("0100007F:{port:04X} 00000000:0000 0A")))
     });
-    let watching = watch(&url(port)).spawn();
-    until_watching(&watching);
-    let line = format!("exec python3 -S serve.py port={port}");
-    let proxy = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
+    fs::write(proxy.folder().join("go"), "").unwrap();
     let ended = watching.wait().exits(0);
     assert_eq!(pid(trace(&ended).only("gym.server.startup")), i64::from(server.pid()), "{ended}");
-    drop(proxy);
+}
+
+#[test]
+fn whoever_else_listens_there_is_named() {
+    let port = free_port();
+    let server = launch(port, "sleep 1000", "").spawn();
+    let line = format!("exec python3 -S serve.py port={port}");
+    let other = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
+    other.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let ended = watch(&url(port)).args(["--pid", &server.pid().to_string()]).run().exits(0);
+    let words = format!(
+        "gym-startup: but it is serve.py (process {}) that listens there, and it is ready only if \
+         it is behind that\n",
+        other.pid()
+    );
+    assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
 }
 
 #[test]
@@ -404,7 +429,7 @@ fn several_stamped_servers_at_one_place_are_not_guessed_at() {
 fn what_cannot_be_watched_says_why() {
     let port = free_port();
     let server = launch(port, "true", "").spawn();
-    server.wait_until(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    server.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
     let pid = server.pid().to_string();
     watch(&url(port))
         .args(["--pid", "999999999"])
@@ -416,10 +441,14 @@ fn what_cannot_be_watched_says_why() {
          its user\n"
     ));
     let ended = watch(&url(port)).user(65534).run().exits(1);
-    let words = " processes could not be read, and none of the others listens there: run as root, \
-                 or name the process by --pid\n";
-    assert!(ended.stderr_text().contains(&format!("{} answers, but ", url(port))), "{ended}");
-    assert!(ended.stderr_text().ends_with(words), "{ended}");
+    let words = format!(
+        "gym-startup: {} answers, but no process that can be seen listens there: watch on its \
+         machine, or name it by --pid; ",
+        url(port)
+    );
+    assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+    let end = " of other users could not be read: run as root to see them\n";
+    assert!(ended.stderr_text().ends_with(end), "{ended}");
 }
 
 #[test]
