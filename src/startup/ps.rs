@@ -39,12 +39,11 @@ pub fn ps(args: &args::Ps) -> ExitCode {
     if census.unreadable > 0 {
         say(unreadable(census.unreadable));
     }
-    // Number 1 is always there.
-    if !Path::new("/proc/1").exists() {
-        say("processes of other users are hidden here (hidepid): run as root to see them");
-    }
     if !proc::is_of_our_namespace() {
         say("/proc is that of another PID namespace, and so are the PIDs");
+    } else if !Path::new("/proc/1").exists() {
+        // It is always there.
+        say("processes of other users are hidden here (hidepid): run as root to see them");
     }
     let text = match args.json {
         true => serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n",

@@ -40,7 +40,9 @@ impl Census {
     /// All stamped processes but this one.
     pub fn now() -> Self {
         let mut census = Self::default();
-        for pid in proc::pids().filter(|&pid| pid != proc::own_pid()) {
+        // Elsewhere somebody else has our number.
+        let own = proc::is_of_our_namespace().then(proc::own_pid);
+        for pid in proc::pids().filter(|&pid| Some(pid) != own) {
             match Stamped::read(pid) {
                 Ok(stamped) => census.stamped.extend(stamped),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
