@@ -385,6 +385,29 @@ fn a_stamped_server_in_another_network_namespace_goes_before_an_unstamped_one_he
 }
 
 #[test]
+fn of_two_containers_on_one_port_the_address_says_which() {
+    let port = free_port();
+    let in_container = |address: &str| {
+        let setup = format!("ip link set lo up; ip address add {address} dev lo");
+        let server = launch(port, &setup, "host=0.0.0.0").under(["unshare", "--net"]).spawn();
+        server.wait_until(|| {
+            let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.pid()));
+            table.is_ok_and(|table| table.contains(&format!(":{port:04X} 00000000:0000 0A")))
+        });
+        server
+    };
+    let addresses = ["198.51.100.7", "198.51.100.8"];
+    let servers = addresses.map(|address| in_container(&format!("{address}/32")));
+    for (address, server) in addresses.iter().zip(&servers) {
+        // There is no way there from here, but it can be seen who is meant.
+        let url = format!("http://{address}:{port}/");
+        let ended = watch(&url).args(["--timeout", "1"]).run().exits(124);
+        let words = format!("serve.py (process {}) was not ready at {url} within ", server.pid());
+        assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+    }
+}
+
+#[test]
 fn whoever_else_listens_there_is_named() {
     let port = free_port();
     let server = launch(port, "sleep 1000", "").spawn();

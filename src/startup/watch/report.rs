@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
         };
         let process = Process {
             pid: server.pid().unsigned_abs(),
-            // Whose version would be known here is not the server.
+            // The version that is known here is ours.
             ..Process::server(&self.server_name(server), self.plan.server_type.as_deref(), "")
         };
         let ways = Ways::of(&process, self.plan.out.clone());
