@@ -162,7 +162,7 @@ fn sleeping(environments: &[String]) -> String {
     let count = environments.len();
     script
         + &format!(
-            "until [ $(cat /proc/[0-9]*/comm | grep -c ^sleep) = {count} ]; do :; done; exec \"$@\""
+            "until [ $(grep -las ^sleep /proc/[0-9]*/cmdline | grep -c .) = {count} ]; do :; done; exec \"$@\""
         )
 }
 
