@@ -197,7 +197,7 @@ Exit status:
 /// that one's server.
 #[derive(Debug, clap::Args)]
 pub struct Ps {
-    /// Print JSON
+    /// Print JSON: times in nanoseconds, and the stamps as they stand in the environment
     #[arg(long)]
     pub json: bool,
 }

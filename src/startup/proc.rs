@@ -5,12 +5,15 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use nix::unistd::Pid;
+
+/// What most environments have room in, in bytes.
+const USUAL_ENVIRON: usize = 8 * 1024;
 
 /// One process, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +158,10 @@ pub fn start_ns(start_ticks: u64) -> Option<u64> {
 ///
 /// `PermissionDenied` where it may not be read; others where the process is gone.
 pub fn environ(pid: i32) -> io::Result<Vec<u8>> {
-    fs::read(format!("/proc/{pid}/environ"))
+    // The system does not tell its size, and fs::read would begin with a few bytes at a time.
+    let mut environ = Vec::with_capacity(USUAL_ENVIRON);
+    File::open(format!("/proc/{pid}/environ"))?.take(u64::MAX).read_to_end(&mut environ)?;
+    Ok(environ)
 }
 
 /// The value of `name` in an environment as [`environ`] gives it.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use gym_stamp::contract::MainStart;
@@ -15,7 +16,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::args;
 use crate::proc;
 use crate::say::say;
-use crate::stamped::{Census, Stamped};
+use crate::stamped::{Census, Stamped, unreadable};
 use crate::terminal;
 use crate::words::{duration, fit, harmless, padded, right};
 
@@ -36,10 +37,13 @@ pub fn ps(args: &args::Ps) -> ExitCode {
         say("no process that can be seen is stamped");
     }
     if census.unreadable > 0 {
-        say(unreadable(census.unreadable, nix::unistd::geteuid().is_root()));
+        say(unreadable(census.unreadable));
     }
     if !proc::is_of_our_namespace() {
         say("/proc is that of another PID namespace, and so are the PIDs");
+    } else if !Path::new("/proc/1").exists() {
+        // It is always there.
+        say("processes of other users are hidden here (hidepid): run as root to see them");
     }
     let text = match args.json {
         true => serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n",
@@ -51,16 +55,6 @@ pub fn ps(args: &args::Ps) -> ExitCode {
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
-    }
-}
-
-fn unreadable(count: usize, is_root: bool) -> String {
-    let processes = if count == 1 { "process" } else { "processes" };
-    match is_root {
-        true => format!("{count} {processes} could not be read: that takes CAP_SYS_PTRACE"),
-        false => {
-            format!("{count} {processes} of other users could not be read: run as root to see all")
-        }
     }
 }
 

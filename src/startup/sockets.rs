@@ -17,7 +17,7 @@ use crate::proc;
 pub enum Place {
     Tcp {
         port: u16,
-        /// None, if the name has none here.
+        /// None, if the name has none.
         addresses: Vec<IpAddr>,
     },
     Unix(PathBuf),
@@ -28,7 +28,8 @@ pub enum Place {
 pub struct Holders {
     /// In our own network namespace, at that very address.
     pub here: Vec<i32>,
-    /// In others, on that port: a container's may be published under its own number.
+    /// In others: at that address, or, if the address is ours, on that port, which may be a
+    /// container's that is published under its own number.
     pub elsewhere: Vec<i32>,
     /// Somebody listens, and how many processes did not let us see whether it is they.
     pub unseen: Option<usize>,
@@ -90,18 +91,24 @@ impl Place {
             let namespace = proc::namespace(pid, "net")?;
             seen.insert(Some(namespace)).then_some(pid)
         });
+        let mut published = false;
         for pid in [proc::own_pid()].into_iter().chain(others) {
             let is_own = pid == proc::own_pid();
             let table = |name| fs::read(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
             match self {
                 Self::Tcp { port, addresses } => {
+                    let its_own: Vec<_> =
+                        addresses.iter().copied().filter(|&it| is_address_of(it, pid)).collect();
+                    // What is for us may be passed on to anybody.
+                    published |= is_own && !its_own.is_empty();
                     for table in [table("tcp"), table("tcp6")] {
                         let listeners = table.split(|&byte| byte == b'\n').filter_map(listener);
                         for it in listeners.filter(|it| it.port == *port) {
-                            if !is_own {
-                                sockets.elsewhere.insert(it.inode);
-                            } else if addresses.is_empty() || it.answers_at(addresses) {
+                            let is_met = addresses.is_empty() || it.answers_at(&its_own);
+                            if is_own && is_met {
                                 sockets.here.insert(it.inode);
+                            } else if !is_own && (is_met || published) {
+                                sockets.elsewhere.insert(it.inode);
                             }
                         }
                     }
@@ -148,6 +155,30 @@ fn addresses(host: &str, port: u16) -> Vec<IpAddr> {
     }
     let found = (host, port).to_socket_addrs().into_iter().flatten();
     found.map(|address| address.ip()).collect()
+}
+
+/// Whether `address` leads into the network namespace of the process `pid`.
+fn is_address_of(address: IpAddr, pid: i32) -> bool {
+    let table = |name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+    match address.to_canonical() {
+        address if address.is_loopback() || address.is_unspecified() => pid == proc::own_pid(),
+        IpAddr::V4(address) => {
+            let leaf = format!("|-- {address}");
+            let trie = table("fib_trie");
+            let mut lines = trie.lines().map(str::trim);
+            // Broadcast addresses are leaves too.
+            while lines.any(|line| line == leaf) {
+                if lines.next().is_some_and(|kind| kind.ends_with("host LOCAL")) {
+                    return true;
+                }
+            }
+            false
+        }
+        IpAddr::V6(address) => {
+            let digits = format!("{:032x}", address.to_bits());
+            table("if_inet6").lines().any(|line| line.starts_with(&digits))
+        }
+    }
 }
 
 /// The inodes of the sockets that a process has open.
@@ -251,9 +282,9 @@ mod tests {
         let own = proc::own_pid();
         for (listens, leads, misses) in [
             ("127.0.0.1", &["127.0.0.1", "localhost", "0.0.0.0"][..], &["127.0.0.2", "[::1]"][..]),
-            ("0.0.0.0", &["127.0.0.1", "127.0.0.2"], &["[::1]"]),
+            ("0.0.0.0", &["127.0.0.1", "127.0.0.2"], &["[::1]", "198.51.100.7"]),
             ("[::1]", &["[::1]", "localhost"], &["127.0.0.1"]),
-            ("[::]", &["[::1]", "127.0.0.1"], &[]),
+            ("[::]", &["[::1]", "127.0.0.1"], &["198.51.100.7", "[2001:db8::7]"]),
         ] {
             let listener = TcpListener::bind(format!("{listens}:0"))?;
             let port = listener.local_addr()?.port();

@@ -40,7 +40,9 @@ impl Census {
     /// All stamped processes but this one.
     pub fn now() -> Self {
         let mut census = Self::default();
-        for pid in proc::pids().filter(|&pid| pid != proc::own_pid()) {
+        // Elsewhere somebody else has our number.
+        let own = proc::is_of_our_namespace().then(proc::own_pid);
+        for pid in proc::pids().filter(|&pid| Some(pid) != own) {
             match Stamped::read(pid) {
                 Ok(stamped) => census.stamped.extend(stamped),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -216,6 +218,17 @@ impl Stamp {
             [b'-', digits @ ..] if contract::read_ns(digits).is_some() => "not greater than zero",
             digits if digits.iter().all(|&digit| digit == b'0') => "not greater than zero",
             _ => "not a number",
+        }
+    }
+}
+
+/// That `count` processes did not let us look, and what would help.
+pub fn unreadable(count: usize) -> String {
+    let processes = if count == 1 { "process" } else { "processes" };
+    match nix::unistd::geteuid().is_root() {
+        true => format!("{count} {processes} could not be read: that takes CAP_SYS_PTRACE"),
+        false => {
+            format!("{count} {processes} of other users could not be read: run as root to see them")
         }
     }
 }

@@ -162,7 +162,7 @@ fn sleeping(environments: &[String]) -> String {
     let count = environments.len();
     script
         + &format!(
-            "until [ $(cat /proc/[0-9]*/comm | grep -c ^sleep) = {count} ]; do :; done; exec \"$@\""
+            "until [ $(grep -las ^sleep /proc/[0-9]*/cmdline | grep -c .) = {count} ]; do :; done; exec \"$@\""
         )
 }
 
@@ -241,11 +241,25 @@ fn processes_of_others_are_counted() {
     let text = ended.stderr_text();
     let count = text.lines().find_map(|line| {
         let line = line.strip_prefix("gym-startup: ")?;
-        line.strip_suffix(" processes of other users could not be read: run as root to see all")
+        line.strip_suffix(" processes of other users could not be read: run as root to see them")
     });
     assert!(count.is_some_and(|count| count.parse::<u32>().unwrap() > 1), "{ended}");
     assert!(!ended.stdout_text().contains("sleep"), "{ended}");
     stamped.signal(Signal::SIGKILL);
+}
+
+#[test]
+fn processes_that_are_hidden_are_told_of() {
+    let script = "mount -t proc -o hidepid=2 proc /proc; \
+                  exec setpriv --reuid 65534 --regid 65534 --clear-groups ./\"${1##*/}\" ps";
+    let unshare = program("unshare", "util-linux");
+    let wrapper = [unshare.to_str().unwrap(), "--mount", "sh", "-c", script, "sh"];
+    // Anybody may read the copy.
+    let copy = fs::read(env!("CARGO_BIN_EXE_gym-startup")).unwrap();
+    ps().file("gym-startup", 0o755, copy).under(wrapper).run().exits(0).prints("").says(
+        "gym-startup: no process that can be seen is stamped\n\
+         gym-startup: processes of other users are hidden here (hidepid): run as root to see them\n",
+    );
 }
 
 /// In a release build it is under 0.3 s.

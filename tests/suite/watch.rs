@@ -1,9 +1,8 @@
 //! `gym-startup watch` on servers that something else launches.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use gym_stamp::telemetry::Protocol;
 use nix::sys::signal::{Signal, kill};
@@ -41,6 +40,21 @@ fn launch(port: u16, setup: &str, options: &str) -> Run {
         .file("launch.sh", 0o755, line)
         .args(["launch.sh"])
         .entry(format!("{SPAWN}={}", now_ns()))
+}
+
+/// The setup of a launch that goes on until it is [`let_go`].
+const GATE: &str = "until [ -e go ]; do sleep 0.01; done";
+
+fn let_go(launch: &Running) {
+    fs::write(launch.folder().join("go"), "").unwrap();
+}
+
+/// Watches `server`, which waits to be let go, until it is ready.
+fn watched_from_setup(server: &Running, watch: Run) -> Ended {
+    let watching = watch.args(["--pid", &server.pid().to_string()]).spawn();
+    until_watching(&watching);
+    let_go(server);
+    watching.wait().exits(0)
 }
 
 fn trace(ended: &Ended) -> Trace {
@@ -159,14 +173,12 @@ fn a_real_collector_gets_it_under_the_span_that_the_server_was_given() {
     for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
         let rotel = Rotel::start(&format!("watch-{protocol:?}"));
         let port = free_port();
-        let server =
-            launch(port, "sleep 0.3", "after=0.5").entry(format!("{TRACEPARENT}={PARENT}"));
+        let server = launch(port, GATE, "").entry(format!("{TRACEPARENT}={PARENT}"));
         let server = server.entry("NEMO_GYM_CONFIG_PATH=judge").spawn();
-        let watching = watch(&url(port))
-            .args(["--pid", &server.pid().to_string(), "--type", "judges"])
-            .var("OTEL_EXPORTER_OTLP_ENDPOINT", rotel.url(protocol))
-            .var("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.as_str());
-        let ended = watching.run().exits(0);
+        let watch = watch(&url(port)).args(["--type", "judges"]);
+        let watch = watch.var("OTEL_EXPORTER_OTLP_ENDPOINT", rotel.url(protocol));
+        let watch = watch.var("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.as_str());
+        let ended = watched_from_setup(&server, watch);
         let spans = rotel.spans(3);
         let root = spans.iter().find(|span| span.name == "gym.server.startup").unwrap();
         assert_eq!(root.trace, "0af7651916cd43dd8448eb211c80319c");
@@ -190,13 +202,11 @@ fn a_real_collector_gets_it_under_the_span_that_the_server_was_given() {
 #[test]
 fn a_collector_that_is_not_there_is_a_line_and_no_more() {
     let port = free_port();
-    let server = launch(port, "sleep 0.3", "").spawn();
-    let ended = watch(&url(port))
-        .args(["--pid", &server.pid().to_string()])
+    let server = launch(port, GATE, "").spawn();
+    let watch = watch(&url(port))
         .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", closed()))
-        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "500")
-        .run()
-        .exits(0);
+        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "500");
+    let ended = watched_from_setup(&server, watch);
     assert!(ended.stderr_text().contains("3 spans not accepted: "), "{ended}");
     trace(&ended).only("gym.server.startup.server_start");
 }
@@ -204,8 +214,8 @@ fn a_collector_that_is_not_there_is_a_line_and_no_more() {
 #[test]
 fn a_bad_traceparent_is_warned_of_and_a_trace_of_its_own_begun() {
     let port = free_port();
-    let server = launch(port, "sleep 0.3", "").entry(format!("{TRACEPARENT}=00-0-0-00")).spawn();
-    let ended = watch(&url(port)).args(["--pid", &server.pid().to_string()]).run().exits(0);
+    let server = launch(port, GATE, "").entry(format!("{TRACEPARENT}=00-0-0-00")).spawn();
+    let ended = watched_from_setup(&server, watch(&url(port)));
     let words = format!("serve.py (process {}): its {TRACEPARENT} is ignored: not a", server.pid());
     assert!(ended.stderr_text().contains(&words), "{ended}");
     assert_eq!(trace(&ended).only("gym.server.startup").parent_span_id, b"");
@@ -216,7 +226,7 @@ fn one_that_was_ready_before_has_no_time_of_it() {
     let port = free_port();
     let server = launch(port, "sleep 0.1", "").spawn();
     let address = ("127.0.0.1", port);
-    server.wait_until(|| std::net::TcpStream::connect(address).is_ok());
+    server.wait_until(|| TcpStream::connect(address).is_ok());
     for args in [vec![], vec!["--pid".to_owned(), server.pid().to_string()]] {
         let ended = watch(&url(port)).args(&args).run().exits(0);
         let words = format!(
@@ -237,8 +247,10 @@ fn one_that_was_ready_before_has_no_time_of_it() {
 #[test]
 fn one_that_answers_503_first_is_not_ready() {
     let port = free_port();
+    let watching = watch(&url(port)).spawn();
+    until_watching(&watching);
     let server = launch(port, "true", "for=1").spawn();
-    let ended = watch(&url(port)).run().exits(0);
+    let ended = watching.wait().exits(0);
     assert!(ended.stderr_text().contains(": answers 503; not ready yet\n"), "{ended}");
     let start = trace(&ended).only("gym.server.startup.server_start").clone();
     assert!(start.end_time_unix_nano - start.start_time_unix_nano >= 1_000_000_000, "{start:?}");
@@ -247,24 +259,30 @@ fn one_that_answers_503_first_is_not_ready() {
 
 #[test]
 fn one_that_ends_first_is_recorded_as_far_as_it_came() {
-    for (setup, options, stages) in [
-        ("sleep 0.5; exit 3", "", &["unfinished"][..]),
-        ("true", "after=1000", &["venv_setup", "unfinished"]),
+    for (in_setup, how, stages) in [
+        (true, "exited with status 3", &["unfinished"][..]),
+        (false, "was ended by SIGKILL", &["venv_setup", "unfinished"]),
     ] {
         let port = free_port();
-        let server = launch(port, setup, options).spawn();
-        let watching = watch(&url(port)).args(["--pid", &server.pid().to_string()]).spawn();
-        until_watching(&watching);
-        if !options.is_empty() {
-            server.wait_until(|| environment(server.pid()).contains_key(SETUP_DONE));
-            thread::sleep(Duration::from_millis(500));
-            server.signal(Signal::SIGKILL);
-        }
+        let setup = if in_setup { format!("{GATE}; exit 3") } else { "true".to_owned() };
+        let server = launch(port, &setup, "after=1000").spawn();
+        // Its words go to a file, to be read meanwhile.
+        let watching = watch(&url(port))
+            .args(["--pid", &server.pid().to_string()])
+            .under(["/bin/sh", "-c", "exec \"$@\" 2>log", "sh"])
+            .spawn();
+        let log = watching.folder().join("log");
+        let seen = if in_setup { "is being set up\n" } else { "was set up in " };
+        watching.wait_until(|| fs::read_to_string(&log).is_ok_and(|log| log.contains(seen)));
         // Its parent, which is the test, has not waited for it: how it ended is seen.
-        let how = if options.is_empty() { "exited with status 3" } else { "was ended by SIGKILL" };
+        match in_setup {
+            true => let_go(&server),
+            false => server.signal(Signal::SIGKILL),
+        }
         let ended = watching.wait().exits(1);
+        let log = fs::read_to_string(log).unwrap();
         let words = format!("(process {}) {how} before it was ready\n", server.pid());
-        assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+        assert!(log.contains(&words), "no '{words}'\n{log}");
         let trace = trace(&ended);
         let root = trace.only("gym.server.startup");
         let told: Vec<_> = trace
@@ -294,7 +312,7 @@ fn one_that_is_not_ready_in_time() {
 
     let ended = watch(&url(port)).args(["--quiet", "--timeout", "0.2s"]).run().exits(124);
     let words = format!(
-        "gym-startup: --out: nothing is known that could be recorded\n\
+        "gym-startup: --out: nothing was recorded\n\
          gym-startup: the server was not ready at {} within 200 ms: Connection refused\n",
         url(port)
     );
@@ -321,19 +339,29 @@ fn a_signal_ends_the_watch_and_leaves_the_server() {
 
 #[test]
 fn what_servers_ignore_is_said_and_what_is_true_is_shown() {
+    let not_apart = "it has no stamp of the end of its setup: setup and start are not told apart";
+    let unstamped = "it has no stamp in its environment, or has written over it, so nothing is \
+                     known of its setup: put gym-stamp before its command";
     for (environment, words, spans) in [
-        (format!("{SPAWN}=1700000000000000000 {SETUP_DONE}=soon"), format!("servers ignore {SETUP_DONE}: it is not a number"), 1),
-        (format!("{SPAWN}=1700000000000000000 {SETUP_DONE}=1600000000000000000"), format!("servers ignore {SETUP_DONE}: it is 27777h 47m before {SPAWN}"), 1),
-        (format!("{SETUP_DONE}=1600000000000000000"), format!("servers ignore {SETUP_DONE}: {SPAWN} is not set"), 0),
-        (format!("{SPAWN}= {SETUP_DONE}=1600000000000000000"), format!("servers ignore both stamps: {SPAWN} is empty"), 0),
-        (format!("{SPAWN}=1700000000000000000"), "it has no stamp of the end of its setup: setup and start are not told apart".to_owned(), 1),
-        (String::new(), "it has no stamp in its environment, or has written over it, so nothing is known of its setup: put gym-stamp before its command".to_owned(), 0),
+        ("SPAWN=1700000000000000000 DONE=soon", "servers ignore DONE: it is not a number", 1),
+        (
+            "SPAWN=1700000000000000000 DONE=1600000000000000000",
+            "servers ignore DONE: it is 27777h 47m before SPAWN",
+            1,
+        ),
+        ("DONE=1600000000000000000", "servers ignore DONE: SPAWN is not set", 0),
+        ("SPAWN= DONE=1600000000000000000", "servers ignore both stamps: SPAWN is empty", 0),
+        ("SPAWN=1700000000000000000", not_apart, 1),
+        ("", unstamped, 0),
     ] {
         let port = free_port();
-        let line = format!("exec env {environment} python3 -S serve.py port={port} after=0.5");
-        let server = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
-        let ended = watch(&url(port)).args(["--pid", &server.pid().to_string()]).run().exits(0);
-        assert!(ended.stderr_text().contains(&format!("gym-startup: {words}\n")), "no '{words}'\n{ended}");
+        let environment = environment.replace("SPAWN", SPAWN).replace("DONE", SETUP_DONE);
+        let words = words.replace("SPAWN", SPAWN).replace("DONE", SETUP_DONE);
+        let line = format!("{GATE}; exec env {environment} python3 -S serve.py port={port}");
+        let bash = command("/bin/bash").file("serve.py", 0o644, SERVE);
+        let ended = watched_from_setup(&bash.args(["-c", &line]).spawn(), watch(&url(port)));
+        let words = format!("gym-startup: {words}\n");
+        assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
         let since = if spans == 0 { "its process was started" } else { "it was spawned" };
         assert!(ended.stderr_text().contains(&format!(" after {since}\n")), "{ended}");
         let out = ended.folder().join("out.jsonl");
@@ -357,22 +385,73 @@ fn a_unix_socket_is_found_by_its_path() {
     assert_eq!(setup.end_time_unix_nano.to_string(), environment(server.pid())[SETUP_DONE]);
 }
 
-/// As behind the proxy of a published port.
+/// As behind the proxy of a port that a container publishes, which is there before the server is.
 #[test]
 fn a_stamped_server_in_another_network_namespace_goes_before_an_unstamped_one_here() {
     let port = free_port();
+    let proxy = format!(
+        "import http.server, os\n\
+         class Proxy(http.server.BaseHTTPRequestHandler):\n    \
+         def do_GET(self):\n        \
+         self.send_response(200 if os.path.exists('go') else 503)\n        \
+         self.end_headers()\n\
+         http.server.HTTPServer(('127.0.0.1', {port}), Proxy).serve_forever()\n"
+    );
+    let proxy = command("/bin/bash").args(["-c", "exec python3 -S -c \"$0\"", &proxy]).spawn();
+    proxy.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let watching = watch(&url(port)).spawn();
+    until_watching(&watching);
     let server = launch(port, "ip link set lo up", "").under(["unshare", "--net"]).spawn();
     server.wait_until(|| {
         let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.pid()));
         table.is_ok_and(|table| table.contains(&format!("0100007F:{port:04X} 00000000:0000 0A")))
     });
-    let watching = watch(&url(port)).spawn();
-    until_watching(&watching);
-    let line = format!("exec python3 -S serve.py port={port}");
-    let proxy = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
+    fs::write(proxy.folder().join("go"), "").unwrap();
     let ended = watching.wait().exits(0);
     assert_eq!(pid(trace(&ended).only("gym.server.startup")), i64::from(server.pid()), "{ended}");
-    drop(proxy);
+}
+
+#[test]
+fn of_two_containers_on_one_port_the_address_says_which() {
+    let port = free_port();
+    let in_container = |address: &str| {
+        let setup = format!("ip link set lo up; ip address add {address} dev lo");
+        let server = launch(port, &setup, "host=0.0.0.0").under(["unshare", "--net"]).spawn();
+        server.wait_until(|| {
+            let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.pid()));
+            table.is_ok_and(|table| table.contains(&format!(":{port:04X} 00000000:0000 0A")))
+        });
+        server
+    };
+    let addresses = ["198.51.100.7", "198.51.100.8"];
+    let servers = addresses.map(|address| in_container(&format!("{address}/32")));
+    for (address, server) in addresses.iter().zip(&servers) {
+        // Where there is no way to anywhere it can still be seen who is meant.
+        let url = format!("http://{address}:{port}/");
+        let ended = watch(&url).under(["unshare", "--net"]).args(["--timeout", "1"]).run();
+        let ended = ended.exits(124);
+        let words = format!(
+            "serve.py (process {}) was not ready at {url} within 1.00 s: Network is unreachable\n",
+            server.pid()
+        );
+        assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+    }
+}
+
+#[test]
+fn whoever_else_listens_there_is_named() {
+    let port = free_port();
+    let server = launch(port, "sleep 1000", "").spawn();
+    let line = format!("exec python3 -S serve.py port={port}");
+    let other = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
+    other.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let ended = watch(&url(port)).args(["--pid", &server.pid().to_string()]).run().exits(0);
+    let words = format!(
+        "gym-startup: but it is serve.py (process {}) that listens there, and it is ready only if \
+         it is behind that\n",
+        other.pid()
+    );
+    assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
 }
 
 #[test]
@@ -404,7 +483,7 @@ fn several_stamped_servers_at_one_place_are_not_guessed_at() {
 fn what_cannot_be_watched_says_why() {
     let port = free_port();
     let server = launch(port, "true", "").spawn();
-    server.wait_until(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    server.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
     let pid = server.pid().to_string();
     watch(&url(port))
         .args(["--pid", "999999999"])
@@ -416,10 +495,14 @@ fn what_cannot_be_watched_says_why() {
          its user\n"
     ));
     let ended = watch(&url(port)).user(65534).run().exits(1);
-    let words = " processes could not be read, and none of the others listens there: run as root, \
-                 or name the process by --pid\n";
-    assert!(ended.stderr_text().contains(&format!("{} answers, but ", url(port))), "{ended}");
-    assert!(ended.stderr_text().ends_with(words), "{ended}");
+    let words = format!(
+        "gym-startup: {} answers, but no process that can be seen listens there: watch on its \
+         machine, or name it by --pid; ",
+        url(port)
+    );
+    assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+    let end = " of other users could not be read: run as root to see them\n";
+    assert!(ended.stderr_text().ends_with(end), "{ended}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::events::{Exit, Unready};
 use crate::proc;
 use crate::record::{SERVER_START, Ways};
 use crate::say::say;
-use crate::stamped::Stamped;
+use crate::stamped::{Stamped, unreadable};
 use crate::terminal::{self, Channel};
 use crate::waterfall::{self, Entry, Look};
 use crate::words::duration;
@@ -74,13 +74,13 @@ impl<'a> Report<'a> {
         let server = self.target.server().filter(|_| !self.spans.is_empty());
         let Some(server) = server else {
             if self.plan.out.is_some() {
-                say("--out: nothing is known that could be recorded");
+                say("--out: nothing was recorded");
             }
             return None;
         };
         let process = Process {
             pid: server.pid().unsigned_abs(),
-            // Whose version would be known here is not the server.
+            // The version that is known here is ours.
             ..Process::server(&self.server_name(server), self.plan.server_type.as_deref(), "")
         };
         let ways = Ways::of(&process, self.plan.out.clone());
@@ -130,19 +130,16 @@ impl<'a> Report<'a> {
     /// Why nothing could be found out of a server that is ready.
     pub fn status(&self) -> Result<u8, String> {
         match &self.outcome {
-            Outcome::Ready { .. } | Outcome::Already => match self.target.unseen() {
-                _ if self.target.process().is_some() => Ok(0),
-                Some(unseen @ 1..) => Err(format!(
-                    "{} answers, but {unseen} processes could not be read, and none of the others \
-                     listens there: run as root, or name the process by --pid",
-                    self.plan.ready
-                )),
-                _ => Err(format!(
-                    "{} answers, but no process that can be seen here listens there: name it by \
-                     --pid, or watch on its machine",
-                    self.plan.ready
-                )),
-            },
+            Outcome::Ready { .. } | Outcome::Already if self.target.process().is_some() => Ok(0),
+            Outcome::Ready { .. } | Outcome::Already => {
+                let unseen = self.target.unseen().filter(|&unseen| unseen > 0).map(unreadable);
+                Err(format!(
+                    "{} answers, but no process that can be seen listens there: watch on its \
+                     machine, or name it by --pid{}",
+                    self.plan.ready,
+                    unseen.map(|unseen| format!("; {unseen}")).unwrap_or_default()
+                ))
+            }
             Outcome::Ended { .. } => Ok(FAILED),
             Outcome::TimedOut { .. } => Ok(TIMED_OUT),
             Outcome::Interrupted(signal) => Ok(Exit::Signal(*signal as i32).status()),

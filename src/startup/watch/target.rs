@@ -19,8 +19,10 @@ use crate::words::{duration, harmless};
 /// The server that is watched, as far as it is known.
 pub struct Target {
     place: Place,
-    /// Whoever was named by --pid, or listens without a stamp.
+    /// Whoever was named by --pid, or else listens without a stamp: that may be what passes
+    /// connections on to a server that is yet to come.
     process: Option<Process>,
+    is_named: bool,
     server: Option<Stamped>,
     given_name: Option<String>,
     /// What it was called when it was last seen.
@@ -47,6 +49,7 @@ impl Target {
         Ok(Self {
             place: Place::of(&plan.ready),
             process: plan.pid.map(readable).transpose()?,
+            is_named: plan.pid.is_some(),
             server: None,
             given_name: plan.name.clone(),
             seen_name: None,
@@ -90,10 +93,11 @@ impl Target {
     ///
     /// Why it cannot be told who is to be watched.
     pub fn look(&mut self) -> Result<Look, String> {
-        if self.process().is_none() {
+        let known = self.process();
+        if !self.is_named && self.server.is_none() {
             self.find()?;
         }
-        let Some(known) = self.process() else { return Ok(Look::default()) };
+        let Some(known) = self.process().or(known) else { return Ok(Look::default()) };
         let root = self.process.filter(|&root| is_there(root));
         let found = self.server.as_ref().and_then(follow);
         let found = found.or_else(|| latest(Stamped::from(root?.pid)));
@@ -116,7 +120,7 @@ impl Target {
             for &pid in holders {
                 if let Ok(Some(stamped)) = Stamped::read(pid) {
                     let server = stamped.into_main();
-                    if !servers.contains(&server) {
+                    if !servers.iter().any(|it| it.pid() == server.pid()) {
                         servers.push(server);
                     }
                 }

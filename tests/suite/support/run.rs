@@ -649,6 +649,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Its [`Run::folder`].
+    pub fn folder(&self) -> &Path {
+        self.run.folder()
+    }
+
     /// The process that was started: the shim, then the command.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32

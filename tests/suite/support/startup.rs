@@ -25,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A small server. `after=S`: listens only then. `for=S`: answers 503 for as long. `status=N`:
 /// answers so. `stubborn=1`: only SIGKILL ends it. `ends=S`: ends with status 4 then. `says=TEXT`.
+/// `host=A`: listens at that address.
 pub const SERVE: &str = r#"
 import os, signal, socket, sys, threading, time
 options = dict(argument.split("=", 1) for argument in sys.argv[1:])
@@ -40,7 +41,7 @@ if "unix" in options:
     listener.bind(options["unix"])
     listener.listen()
 else:
-    listener = socket.create_server(("127.0.0.1", int(options["port"])))
+    listener = socket.create_server((options.get("host", "127.0.0.1"), int(options["port"])))
 until = time.monotonic() + seconds("for")
 if "ends" in options:
     threading.Timer(seconds("ends"), os._exit, [4]).start()
