@@ -230,7 +230,7 @@ pub struct Show {
     #[arg(long)]
     pub json: bool,
 
-    /// Write one page for a browser to OUT
+    /// Write one page for a browser to OUT; - is standard output
     #[arg(long, value_name = "OUT", conflicts_with = "json")]
     pub html: Option<PathBuf>,
 }

@@ -40,6 +40,7 @@ mod show;
 mod sockets;
 #[cfg(target_os = "linux")]
 mod stamped;
+mod stdout;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(target_os = "linux")]

@@ -3,7 +3,7 @@
 
 mod shim;
 
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -13,6 +13,7 @@ use clap_mangen::roff::{Roff, roman};
 
 use crate::args::{self, Args, Program};
 use crate::say::say;
+use crate::stdout::print_text;
 
 const SOURCE: &str = concat!("gym-stamp ", env!("CARGO_PKG_VERSION"));
 
@@ -20,7 +21,11 @@ pub fn man(args: &args::Man) -> ExitCode {
     let commands = commands();
     let pages = || commands.iter().map(|command| page_name(command));
     match commands.iter().find(|command| page_name(command) == args.page) {
-        Some(command) => print(page(command, &pages().collect::<Vec<_>>())),
+        Some(command) => {
+            // A Vec takes everything.
+            let page = page(command, &pages().collect::<Vec<_>>()).unwrap_or_default();
+            print_text(&String::from_utf8_lossy(&page))
+        }
         None => {
             let pages = pages().collect::<Vec<_>>().join(", ");
             say(format_args!("there is no page {}; there are: {pages}", args.page.escape_debug()));
@@ -35,7 +40,7 @@ pub fn completions(args: &args::Completions) -> ExitCode {
         Program::GymStamp => shim::completions(args.shell),
     };
     match script {
-        Ok(script) => print(Ok(script.into_bytes())),
+        Ok(script) => print_text(&script),
         Err(words) => {
             say(words);
             ExitCode::from(2)
@@ -109,15 +114,4 @@ fn sections(text: &str) -> Roff {
         }
     }
     roff
-}
-
-/// To standard output; whoever has seen enough of it may close it.
-fn print(text: io::Result<Vec<u8>>) -> ExitCode {
-    match text.and_then(|text| io::stdout().lock().write_all(&text)) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            say(format_args!("standard output: {error}"));
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
 }

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,6 +16,7 @@ use crate::args;
 use crate::proc;
 use crate::say::say;
 use crate::stamped::{Census, Stamped, unreadable};
+use crate::stdout::print_text;
 use crate::terminal;
 use crate::words::{duration, fit, harmless, padded, right};
 
@@ -49,13 +49,7 @@ pub fn ps(args: &args::Ps) -> ExitCode {
         true => serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n",
         false => table(&rows, now_ns),
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            say(format_args!("standard output: {error}"));
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    print_text(&text)
 }
 
 /// One process for each server: whatever has the stamps of a process above it is part of that one's

@@ -15,7 +15,7 @@ mod text;
 mod traces;
 
 use std::fs;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -24,6 +24,7 @@ use serde::Serialize;
 
 use crate::args;
 use crate::say::say;
+use crate::stdout::print;
 use crate::waterfall::Look;
 use crate::words::harmless;
 use against::Comparison;
@@ -94,7 +95,7 @@ fn text(startups: &[Startup], notes: &[String], look: &Look) -> Result<bool, Str
             }
             out.write_all(text::text(startup, look).as_bytes())?;
         }
-        out.flush()
+        Ok(())
     })?;
     say_all(&notes::of_all(startups, look.unicode), look);
     Ok(true)
@@ -118,7 +119,12 @@ fn page(
     notes.extend(notes::of_all(startups, look.unicode));
     say_all(&notes, look);
     let page = page::page(startups, &notes);
-    fs::write(out, page).map_err(|error| format!("{}: {error}", out.display()))?;
+    match out == Path::new("-") {
+        true => print(|out| out.write_all(page.as_bytes()))?,
+        false => {
+            fs::write(out, page).map_err(|error| format!("{}: {error}", out.display()))?;
+        }
+    }
     Ok(true)
 }
 
@@ -138,7 +144,7 @@ fn compared(before: Recorded, now: Recorded, as_json: bool, look: &Look) -> Resu
         latest
     });
     let (Some(before), Some(now)) = (before, now) else { return Ok(false) };
-    if before.trace_id == now.trace_id {
+    if before.trace_id.is_some() && before.trace_id == now.trace_id {
         notes.push("both are the same startup: --trace chooses another".to_owned());
     }
     let comparison = Comparison::new(&before, &now);
@@ -147,7 +153,7 @@ fn compared(before: Recorded, now: Recorded, as_json: bool, look: &Look) -> Resu
     }
     say_all(&notes, look);
     let text = against::text(&before, &now, &comparison, look);
-    print(|out| out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
+    print(|out| out.write_all(text.as_bytes()))?;
     Ok(sound)
 }
 
@@ -165,20 +171,7 @@ fn say_all(notes: &[String], look: &Look) {
 fn json(document: &impl Serialize) -> Result<bool, String> {
     print(|out| {
         serde_json::to_writer(&mut *out, document)?;
-        out.write_all(b"\n")?;
-        out.flush()
+        out.write_all(b"\n")
     })?;
     Ok(true)
-}
-
-/// Writes to standard output. Whoever reads no further has seen enough.
-fn print(
-    write: impl FnOnce(&mut BufWriter<io::StdoutLock<'_>>) -> io::Result<()>,
-) -> Result<(), String> {
-    match write(&mut BufWriter::new(io::stdout().lock())) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("standard output: {error}"))
-        }
-        _ => Ok(()),
-    }
 }

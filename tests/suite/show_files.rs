@@ -269,3 +269,14 @@ fn a_file_of_200_mb_is_read_in_little_memory() {
     fs::remove_file(path).unwrap();
     assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
 }
+
+#[test]
+fn a_page_goes_where_it_is_asked_for() {
+    let one = || show(&[("a.jsonl", &line("head", &one()))]);
+    let printed = one().args(["--html", "-"]).run().exits(0).says_nothing().stdout_text();
+    assert!(printed.starts_with("<!DOCTYPE html>"), "{printed}");
+    let ended = one().args(["--html", "page.html"]).run().exits(0).prints("").says_nothing();
+    assert_eq!(fs::read_to_string(ended.folder().join("page.html")).unwrap(), printed);
+    let words = "gym-startup: nowhere/page.html: No such file or directory (os error 2)\n";
+    one().args(["--html", "nowhere/page.html"]).run().exits(1).prints("").says(words);
+}

@@ -186,7 +186,7 @@ pub struct Document<'c> {
 
 #[derive(Serialize)]
 struct Whole {
-    trace_id: String,
+    trace_id: Option<String>,
     start_ns: u64,
     end_ns: u64,
     outcome: Option<String>,
@@ -219,7 +219,7 @@ impl<'c> Document<'c> {
         notes: &'c [String],
     ) -> Self {
         let whole = |startup: &Startup| Whole {
-            trace_id: startup.trace_id.to_string(),
+            trace_id: startup.trace_id.map(|it| it.to_string()),
             start_ns: startup.start_ns(),
             end_ns: startup.end_ns(),
             outcome: startup.outcome().map(str::to_owned),

@@ -20,7 +20,7 @@ pub struct Document<'s> {
 /// A startup. Times are nanoseconds since the epoch.
 #[derive(Serialize)]
 pub struct One<'s> {
-    trace_id: String,
+    trace_id: Option<String>,
     start_ns: u64,
     end_ns: u64,
     duration_ms: f64,
@@ -76,7 +76,7 @@ impl<'s> One<'s> {
         let critical = waterfall::critical(&startup.entries());
         let spans = startup.spans.iter().zip(critical).map(|(span, it)| Shown::new(span, it));
         Self {
-            trace_id: startup.trace_id.to_string(),
+            trace_id: startup.trace_id.map(|it| it.to_string()),
             start_ns: startup.start_ns(),
             end_ns: startup.end_ns(),
             duration_ms: ms(startup.length_ns()),

@@ -6,7 +6,6 @@ use gym_stamp::contract::{MainStart, SETUP_DONE_NS, TRACEPARENT};
 use gym_stamp::server::VENV_SETUP;
 use gym_stamp::spans::{RandomIds, server_spans};
 use gym_stamp::timeline::{Clock, Stage, SystemClock};
-use opentelemetry::TraceId;
 
 use super::startup::{Span, Startup};
 use crate::proc;
@@ -14,8 +13,7 @@ use crate::stamped::Stamped;
 use crate::waterfall::Entry;
 use crate::words::harmless;
 
-/// The startup of the server that the process `pid` is, and sentences about what is not known. One
-/// that is in no trace has a trace id of zeros.
+/// The startup of the server that the process `pid` is, and sentences about what is not known.
 ///
 /// # Errors
 ///
@@ -69,7 +67,7 @@ pub fn startup(pid: i32) -> Result<(Startup, Vec<String>), String> {
             |it: &opentelemetry::KeyValue| (it.key.to_string(), it.value.as_str().into_owned());
         Span { entry, node: node.clone(), error: None, attributes: attributes.map(text).collect() }
     });
-    let trace_id = parent.map_or(TraceId::INVALID, |parent| parent.trace_id);
+    let trace_id = parent.map(|parent| parent.trace_id);
     Ok((Startup { trace_id, spans: spans.collect() }, notes))
 }
 
@@ -170,7 +168,7 @@ mod tests {
         gym.server.startup.venv_setup Some(12000000000) judge
         when it became ready is not known: its stamps do not tell
         ");
-        assert_eq!(startup(server.pid())?.0.trace_id.to_string(), trace_id);
+        assert_eq!(startup(server.pid())?.0.title(), format!("trace {trace_id}"));
 
         let in_setup = Running::start(&mut sleep())?;
         insta::assert_snapshot!(told(in_setup.pid())?, @r"

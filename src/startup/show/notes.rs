@@ -32,7 +32,7 @@ pub fn of_all(startups: &[Startup], unicode: bool) -> Vec<String> {
     let of_one = |startup: &Startup| {
         let which = match startups {
             [_] => String::new(),
-            _ => format!("trace {}: ", startup.trace_id),
+            _ => format!("{}: ", startup.title()),
         };
         notes(startup, unicode).into_iter().map(move |note| format!("{which}{note}"))
     };

@@ -77,7 +77,7 @@ struct Data {
 /// A startup.
 #[derive(Serialize)]
 struct Section {
-    trace: String,
+    title: String,
     /// Since the epoch, in decimal.
     start_ns: String,
     length_ns: u64,
@@ -98,7 +98,7 @@ impl Section {
         let roots = || spans().filter(|(line, _)| line.level == 0);
         let length_ns = tree.end_ns.saturating_sub(tree.start_ns);
         Self {
-            trace: startup.trace_id.to_string(),
+            title: startup.title(),
             start_ns: tree.start_ns.to_string(),
             length_ns,
             length: duration(length_ns.into(), true),

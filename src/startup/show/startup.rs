@@ -12,11 +12,11 @@ pub const SERVER: &str = "gym.startup.server";
 pub const REPORT: &str = "gym.server.startup";
 pub const WORKER: &str = "gym.server.startup.worker";
 
-/// The spans of one trace. A parent that is not among them is in a file that was not given, or
+/// The spans of one trace, or of a server that is in none. A parent that is not among them is in a file that was not given, or
 /// never came to an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
-    pub trace_id: TraceId,
+    pub trace_id: Option<TraceId>,
     /// In the order in which they were recorded.
     pub spans: Vec<Span>,
 }
@@ -58,6 +58,12 @@ impl Startup {
         let roots = self.spans.iter().filter(|span| span.entry.name == ROOT);
         let outcomes = roots.filter_map(|span| span.entry.outcome.as_deref());
         outcomes.min_by_key(|outcome| *outcome == gym_stamp::supervisor::READY)
+    }
+
+    /// What it is called among others.
+    pub fn title(&self) -> String {
+        self.trace_id
+            .map_or_else(|| "in no trace".to_owned(), |trace_id| format!("trace {trace_id}"))
     }
 
     pub fn entries(&self) -> Vec<Entry> {

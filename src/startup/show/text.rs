@@ -47,7 +47,7 @@ pub fn look() -> Look {
 /// The startup: a line about it, what its servers took if they are many, and its waterfall.
 pub fn text(startup: &Startup, look: &Look) -> String {
     let timed = timed(startup);
-    let mut text = heading(&format!("trace {}", startup.trace_id), startup, &timed, look);
+    let mut text = heading(&startup.title(), startup, &timed, look);
     if summary::servers(&timed) > FEW {
         text.push('\n');
         text.push_str(&table(&summary::rows(&timed), look));

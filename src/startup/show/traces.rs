@@ -99,10 +99,12 @@ impl Traces {
 
     /// By their start.
     pub fn finish(self) -> Vec<Startup> {
-        let startup =
-            |(trace_id, trace): (TraceId, Trace)| Startup { trace_id, spans: trace.spans };
+        let startup = |(trace_id, trace): (TraceId, Trace)| Startup {
+            trace_id: Some(trace_id),
+            spans: trace.spans,
+        };
         let mut startups: Vec<_> = self.traces.into_iter().map(startup).collect();
-        startups.sort_by_cached_key(|startup| (startup.start_ns(), startup.trace_id.to_bytes()));
+        startups.sort_by_cached_key(|startup| (startup.start_ns(), startup.title()));
         startups
     }
 }

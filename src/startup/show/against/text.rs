@@ -19,8 +19,8 @@ const FEW: usize = 8;
 const MOST_STAGES: usize = 16;
 const FEWER_STAGES: usize = 4;
 
-/// Enough of a trace id to tell two apart.
-const SHORT_ID: usize = 8;
+/// `trace` and enough of its id to tell two apart.
+const SHORT_TITLE: usize = 14;
 
 /// A difference that is smaller than either is none.
 const LEAST_NS: i128 = 1_000_000;
@@ -31,9 +31,9 @@ const MOST: f64 = 0.5;
 pub fn text(before: &Startup, now: &Startup, comparison: &Comparison, look: &Look) -> String {
     let mut text = String::new();
     for (when, startup) in [("before", before), ("now", now)] {
-        let id = startup.trace_id.to_string();
-        let id = id.get(..SHORT_ID).unwrap_or(&id);
-        text.push_str(&heading(&format!("{when}: trace {id}"), startup, &timed(startup), look));
+        let title = startup.title();
+        let title = title.get(..SHORT_TITLE).unwrap_or(&title);
+        text.push_str(&heading(&format!("{when}: {title}"), startup, &timed(startup), look));
     }
     text.push('\n');
     let verdict = wrapped(&verdict(comparison, look.unicode), look.width, look.unicode);

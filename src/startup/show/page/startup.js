@@ -143,7 +143,7 @@ function summary(startup) {
     startup.nodes.length > 1 ? some(startup.nodes, 'node') : undefined,
     make('span', {}, plural(startup.rows.length, 'span')),
     errors > 0 ? make('span', { class: 'failed-word' }, plural(errors, 'error')) : undefined,
-    make('span', { class: 'trace' }, `trace ${startup.trace}`),
+    make('span', { class: 'trace' }, startup.title),
   ].filter((it) => it);
 }
 
