@@ -19,15 +19,15 @@ const SOURCE: &str = concat!("gym-stamp ", env!("CARGO_PKG_VERSION"));
 
 pub fn man(args: &args::Man) -> ExitCode {
     let commands = commands();
-    let pages = || commands.iter().map(|command| page_name(command));
+    let pages: Vec<_> = commands.iter().map(page_name).collect();
     match commands.iter().find(|command| page_name(command) == args.page) {
         Some(command) => {
             // A Vec takes everything.
-            let page = page(command, &pages().collect::<Vec<_>>()).unwrap_or_default();
+            let page = page(command, &pages).unwrap_or_default();
             print_text(&String::from_utf8_lossy(&page))
         }
         None => {
-            let pages = pages().collect::<Vec<_>>().join(", ");
+            let pages = pages.join(", ");
             say(format_args!("there is no page {}; there are: {pages}", args.page.escape_debug()));
             ExitCode::from(2)
         }
@@ -83,13 +83,9 @@ fn page(command: &clap::Command, all: &[&str]) -> io::Result<Vec<u8>> {
     }
     let more = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     sections(&more).to_writer(&mut page)?;
-    let mut others = Roff::new();
-    others.control("SH", ["SEE ALSO"]);
-    let others_names: Vec<_> = all.iter().filter(|other| **other != name).collect();
-    others.text([roman(
-        others_names.iter().map(|other| format!("{other}(1)")).collect::<Vec<_>>().join(", "),
-    )]);
-    others.to_writer(&mut page)?;
+    let others = all.iter().filter(|other| **other != name).map(|other| format!("{other}(1)"));
+    let others = others.collect::<Vec<_>>().join(", ");
+    Roff::new().control("SH", ["SEE ALSO"]).text([roman(others)]).to_writer(&mut page)?;
     Ok(page)
 }
 

@@ -182,7 +182,7 @@ fn completes(shell: &Shell, of: &str, typed: &str) -> String {
     let mut terminal = Terminal::new();
     let running = run.on_terminal(&terminal).spawn();
     // The line editor takes everything in turn; at its end the line becomes what printf prints.
-    terminal.write(&format!("{}source ./script; printf '%s.\\n' started\r", shell.first));
+    terminal.write(format!("{}source ./script; printf '%s.\\n' started\r", shell.first));
     let mut seen = String::new();
     let mut until = |terminal: &mut Terminal, end: &str| {
         running.wait_until(|| {
@@ -192,7 +192,7 @@ fn completes(shell: &Shell, of: &str, typed: &str) -> String {
         std::mem::take(&mut seen)
     };
     until(&mut terminal, "started.");
-    terminal.write(&format!("{typed}\t\x01printf '<%s>' \x05; printf '%s.\\n' done\r"));
+    terminal.write(format!("{typed}\t\x01printf '<%s>' \x05; printf '%s.\\n' done\r"));
     let seen = until(&mut terminal, "done.");
     terminal.write("exit\r");
     running.wait();
