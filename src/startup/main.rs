@@ -3,6 +3,8 @@
 
 mod args;
 #[cfg(target_os = "linux")]
+mod columns;
+#[cfg(target_os = "linux")]
 mod ending;
 #[cfg(target_os = "linux")]
 mod events;

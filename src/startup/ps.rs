@@ -10,15 +10,15 @@ use gym_stamp::timeline::{Clock, SystemClock};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use unicode_width::UnicodeWidthStr;
 
 use crate::args;
+use crate::columns::{self, Column};
 use crate::proc;
 use crate::say::say;
 use crate::stamped::{Census, Stamped, unreadable};
 use crate::stdout::print_text;
 use crate::terminal;
-use crate::words::{duration, fit, harmless, padded, right};
+use crate::words::{duration, fit, harmless};
 
 /// Names are cut to as many columns.
 const LONGEST_NAME: usize = 40;
@@ -134,33 +134,31 @@ fn table(rows: &[Row], now_ns: u64) -> String {
     let unicode = terminal::is_unicode(&|name| std::env::var_os(name));
     let zone = TimeZone::system();
     let length = |ns: Option<u64>| ns.map(|ns| duration(ns.into(), unicode)).unwrap_or_default();
-    let mut lines = vec![["PID", "NAME", "SPAWNED", "VENV SETUP", "SINCE", ""].map(str::to_owned)];
-    lines.extend(rows.iter().map(|row| {
-        let name = harmless(&row.name, unicode);
-        let name = fit(&name, LONGEST_NAME, unicode);
-        [
-            row.pid.to_string(),
-            if row.worker { format!("{name} (worker)") } else { name.into_owned() },
-            row.spawn_ns.and_then(|ns| local_time(ns, now_ns, &zone)).unwrap_or_default(),
-            length(row.venv_setup_ns) + if row.in_setup { " so far" } else { "" },
-            length(row.running_ns),
-            row.ignored.clone().unwrap_or_default(),
-        ]
-    }));
-    let widths = lines.iter().fold([0; 6], |mut widths, line| {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = cell.width().max(*width);
-        }
-        widths
-    });
-    lines.iter().fold(String::new(), |text, line| {
-        let cells = line.iter().zip(widths).zip(0..);
-        let cells = cells.map(|((cell, width), column)| match column {
-            0 | 3 | 4 => right(cell, width),
-            _ => padded(cell, width),
-        });
-        text + cells.collect::<Vec<_>>().join("  ").trim_end() + "\n"
-    })
+    let columns = [
+        Column::Number("PID"),
+        Column::Text("NAME"),
+        Column::Text("SPAWNED"),
+        Column::Number("VENV SETUP"),
+        Column::Number("SINCE"),
+        Column::Text(""),
+    ];
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let name = harmless(&row.name, unicode);
+            let name = fit(&name, LONGEST_NAME, unicode);
+            vec![
+                row.pid.to_string(),
+                if row.worker { format!("{name} (worker)") } else { name.into_owned() },
+                row.spawn_ns.and_then(|ns| local_time(ns, now_ns, &zone)).unwrap_or_default(),
+                length(row.venv_setup_ns) + if row.in_setup { " so far" } else { "" },
+                length(row.running_ns),
+                row.ignored.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    // Why a stamp is ignored is not cut, however long the line.
+    columns::lines(&columns, &rows, usize::MAX, unicode).join("\n") + "\n"
 }
 
 /// The time, with its date where that is not today's.

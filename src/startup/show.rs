@@ -1,7 +1,6 @@
 //! `gym-startup show`: recorded startups, or a running server's.
 
 mod against;
-mod columns;
 mod document;
 mod files;
 mod live;

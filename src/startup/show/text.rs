@@ -5,10 +5,10 @@ use std::io;
 
 use anstyle::Style;
 
-use super::columns::{Column, lines};
 use super::stages::{Timed, timed};
 use super::startup::Startup;
 use super::summary::{self, Row};
+use crate::columns::{Column, lines};
 use crate::terminal;
 use crate::waterfall::{self, Look};
 use crate::words::{counted, date, duration, wrapped};

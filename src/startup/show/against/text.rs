@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 
 use super::{Compared, Comparison, Difference, Times};
-use crate::show::columns::{Column, lines};
+use crate::columns::{Column, lines};
 use crate::show::stages::{OWN_REPORT, UNTIL_READY, timed};
 use crate::show::startup::Startup;
 use crate::show::text::{FAINT, NARROW, STRONG, heading, painted, shortened};
