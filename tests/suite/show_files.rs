@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::process::Command;
 use std::time::Duration;
 
 use gym_stamp::spans::SpanRecord;
@@ -10,10 +9,10 @@ use nix::sys::resource::Resource;
 
 use crate::show::{document, show};
 use crate::support::Ended;
-use crate::support::export::folder;
 use crate::support::recorded::{Change, in_trace, line, span, startup};
 use crate::support::rotel::script;
-use crate::support::toolbox::{python_venv, succeed};
+use crate::support::startup::free_port;
+use crate::support::toolbox::python_venv;
 
 fn one() -> Vec<SpanRecord> {
     startup(1, &[("greeter", 2_000, 500)])
@@ -74,16 +73,36 @@ fn a_file_of_the_opentelemetry_sdk_is_shown() {
         "typing_extensions==4.16.0",
     ];
     let python = python_venv("opentelemetry-file", &requirements).join("bin/python");
-    let file = folder("show-sdk").join("server.jsonl");
-    succeed(Command::new(python).arg(script("server_to_file.py")).arg(&file));
-    let server = fs::read(file).unwrap();
-    let supervisor = line("head", &one());
-    let files: [(&str, &[u8]); 2] = [("server.jsonl", &server), ("supervisor.jsonl", &supervisor)];
-    let ended = show(&files).run().exits(0).says_nothing();
-    let text = ended.stdout_text();
-    assert!(text.starts_with("trace 00000000000000000000000000000001: "), "{ended}");
-    assert!(text.contains("\n   └─ its own report (pid 4711)   2.30 s"), "{ended}");
-    assert!(text.contains("\n      └─ init_server              290 ms"), "{ended}");
+    let port = free_port();
+    let (python, script) = (python.display(), script("server.py"));
+    let command = format!("sleep 0.3; exec ./gym-stamp {python} {}", script.display());
+    let env = format!(
+        "env = {{ PORT = {port}, SPANS_FILE = \"server.jsonl\", NEMO_GYM_CONFIG_PATH = \"judge\" }}"
+    );
+    let over = crate::support::startup::startup()
+        .server("judge", &command, &format!("http://127.0.0.1:{port}/"), &env)
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0);
+    let [own, seen] =
+        ["server.jsonl", "out.jsonl"].map(|it| fs::read(over.ended.folder().join(it)).unwrap());
+    let files: [(&str, &[u8]); 2] = [("server.jsonl", &own), ("out.jsonl", &seen)];
+    let ended = show(&files).arg("--json").run().exits(0).says_nothing();
+    let document = document(&ended);
+    let startups = document["startups"].as_array().unwrap();
+    assert_eq!(startups.len(), 1, "{ended}");
+    let spans = startups[0]["spans"].as_array().unwrap();
+    let of = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap();
+    let (server, report) = (of("gym.startup.server"), of("gym.server.startup"));
+    assert_eq!(report["parent_span_id"], server["span_id"], "{ended}");
+    assert_eq!(report["server"], "judge");
+    let setups = ["gym.startup.server.venv_setup", "gym.server.startup.venv_setup"].map(of);
+    for time in ["start_ns", "end_ns"] {
+        assert_eq!(setups[0][time], setups[1][time], "{ended}");
+    }
+    let drawn = show(&files).run().exits(0).says_nothing().stdout_text();
+    assert!(drawn.contains("its own report"), "{drawn}");
+    assert!(!drawn.contains("nemo-gym/"), "{drawn}");
 }
 
 #[test]

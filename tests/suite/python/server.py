@@ -12,7 +12,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-if os.environ["OTEL_EXPORTER_OTLP_PROTOCOL"] == "grpc":
+if "SPANS_FILE" in os.environ:
+    from opentelemetry.exporter.otlp.json.file.trace_exporter import FileSpanExporter
+elif os.environ["OTEL_EXPORTER_OTLP_PROTOCOL"] == "grpc":
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 else:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -25,7 +27,7 @@ above = TraceContextTextMapPropagator().extract(
 )
 
 provider = TracerProvider(resource=Resource.create({"service.name": f"nemo-gym/{name}"}))
-exporter = OTLPSpanExporter()
+exporter = FileSpanExporter(os.environ["SPANS_FILE"]) if "SPANS_FILE" in os.environ else OTLPSpanExporter()
 provider.add_span_processor(BatchSpanProcessor(exporter))
 tracer = provider.get_tracer("server")
 
@@ -50,3 +52,7 @@ for stage, start_ns, end_ns in [
 root.end(end_time=ready_ns)
 provider.shutdown()
 sys.stdout.write("ready\n")
+if "PORT" in os.environ:
+    from http.server import HTTPServer, SimpleHTTPRequestHandler
+
+    HTTPServer(("127.0.0.1", int(os.environ["PORT"])), SimpleHTTPRequestHandler).serve_forever()
