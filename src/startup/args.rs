@@ -47,8 +47,9 @@ Fleet file:
 Paths begin at the file's folder. With expect, unix:/PATH has to answer GET /.
 
 Exit status:
-  0        ended as --exit-when-ready has it
-  1        a server ended, or could not be started; of one server, its own status
+  0        all were ready, and --exit-when-ready ended them
+  1        a server ended, or could not be started; where the command line describes the only
+           server, its own status, if it ended before it was ready and not with 0
   2        the command line or the fleet file is wrong, and nothing was started
   124      not ready in time
   128+N    ended by signal N
@@ -67,11 +68,7 @@ With --then it is CMD's.";
 )]
 pub struct Run {
     /// The servers, as TOML
-    #[arg(
-        value_name = "FLEET.toml",
-        required_unless_present = "name",
-        conflicts_with_all = ["name", "server_type", "ready", "expect", "command"]
-    )]
+    #[arg(value_name = "FLEET.toml")]
     pub fleet: Option<PathBuf>,
 
     /// The one server's name
@@ -146,7 +143,10 @@ pub struct Run {
 /// server's own, into the trace that its environment names. Of one that was ready before only the
 /// setup can be told. It is left as it is, whatever comes.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = WATCH_MORE)]
+#[command(
+    override_usage = "gym-startup watch [OPTION]... --ready URL",
+    after_long_help = WATCH_MORE
+)]
 pub struct Watch {
     /// What answers once the server is ready: http://…, https://…, unix:/PATH or tcp://HOST:PORT
     #[arg(long, value_name = "URL")]
@@ -207,7 +207,13 @@ pub struct Ps {
 /// Files of one startup, one from each node, say, are joined by their trace. What is shown of a
 /// running server is what its stamps tell.
 #[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = true, after_long_help = SHOW_MORE)]
+#[command(
+    arg_required_else_help = true,
+    override_usage = "gym-startup show [OPTION]... FILE...\n       \
+        gym-startup show FILE... --against FILE...\n       \
+        gym-startup show --pid PID",
+    after_long_help = SHOW_MORE
+)]
 pub struct Show {
     /// Files of OTLP JSON lines, as --out and a collector's file exporter write them; - is standard
     /// input
@@ -268,17 +274,17 @@ pub struct Export {
     pub timeout: Option<Duration>,
 }
 
-/// Print a manual page, of gym-stamp too
+/// Print a manual page, also that of gym-stamp
 ///
 /// To read it: gym-startup man gym-startup-run | man -l -
 #[derive(Debug, clap::Args)]
 pub struct Man {
-    /// gym-startup, gym-startup-COMMAND or gym-stamp
+    /// gym-startup, gym-stamp, or a command of gym-startup
     #[arg(value_name = "PAGE", default_value = "gym-startup")]
     pub page: String,
 }
 
-/// Print what makes a shell complete options, of gym-stamp too
+/// Print completions for a shell, also those of gym-stamp
 #[derive(Debug, clap::Args)]
 pub struct Completions {
     /// The shell

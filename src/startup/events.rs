@@ -31,8 +31,14 @@ pub enum Event {
     Ready { server: usize, at_ns: u64 },
     /// An answer that would count came from somebody else, who was not there at first.
     PortTakenLater { server: usize, at_ns: u64, holder: String },
-    /// Not ready within the server's timeout.
-    TimedOut { server: usize, at_ns: u64, last_look: Option<Unready>, last_lines: Vec<String> },
+    /// Not ready within the server's timeout; the ports that it listens on.
+    TimedOut {
+        server: usize,
+        at_ns: u64,
+        last_look: Option<Unready>,
+        listens: Vec<u16>,
+        last_lines: Vec<String>,
+    },
     /// None of the server's own processes is left, or its launch process failed. `stray` runs on,
     /// and may be the server's: nothing tells whose it is.
     Exited { server: usize, at_ns: u64, exit: Exit, stray: Option<String>, last_lines: Vec<String> },
@@ -148,6 +154,7 @@ pub enum Trouble {
         server: usize,
         also: Vec<usize>,
         last_look: Option<Unready>,
+        listens: Vec<u16>,
         last_lines: Vec<String>,
     },
     /// All were ready, and one ended.

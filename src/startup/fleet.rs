@@ -23,6 +23,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Plans what `args` ask for, or tells all that is wrong with it.
 pub fn plan(args: &args::Run) -> Result<Plan, Vec<Problem>> {
+    check_form(args).map_err(|problem| vec![problem])?;
     let mut problems = Vec::new();
     let mut option = |name, result: Result<Option<Duration>, String>| {
         result.unwrap_or_else(|why| {
@@ -61,6 +62,25 @@ pub fn plan(args: &args::Run) -> Result<Plan, Vec<Problem>> {
         quiet: args.quiet,
         progress: !args.no_progress,
     })
+}
+
+/// There are two forms, and none between them.
+fn check_form(args: &args::Run) -> Result<(), Problem> {
+    let args::Run { fleet, name, server_type, ready, expect, command, .. } = args;
+    let of_one = name.is_some()
+        || server_type.is_some()
+        || ready.is_some()
+        || expect.is_some()
+        || !command.is_empty();
+    let wrong = |why: &str| Err(Problem::of_option("run", why.to_owned()));
+    match (fleet, of_one) {
+        (None, false) => wrong("give a fleet file, or --name NAME --ready URL -- COMMAND"),
+        (Some(_), true) => wrong(
+            "a fleet file describes its servers itself: --name, --type, --ready, --expect and \
+             -- COMMAND go without one",
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The server that the command line itself describes.

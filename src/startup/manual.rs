@@ -20,7 +20,11 @@ const SOURCE: &str = concat!("gym-stamp ", env!("CARGO_PKG_VERSION"));
 pub fn man(args: &args::Man) -> ExitCode {
     let commands = commands();
     let pages: Vec<_> = commands.iter().map(page_name).collect();
-    match commands.iter().find(|command| page_name(command) == args.page) {
+    let is_meant = |command: &&clap::Command| {
+        let name = page_name(command);
+        name == args.page || name.strip_prefix("gym-startup-") == Some(&args.page)
+    };
+    match commands.iter().find(is_meant) {
         Some(command) => {
             // A Vec takes everything.
             let page = page(command, &pages).unwrap_or_default();

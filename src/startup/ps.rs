@@ -33,6 +33,11 @@ pub fn ps(args: &args::Ps) -> ExitCode {
         servers(census.stamped, parent).iter().map(|server| Row::new(server, now_ns)).collect();
     rows.sort_by_key(|row| (row.spawn_ns.is_none(), row.spawn_ns, row.pid));
 
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n",
+        false => table(&rows, now_ns),
+    };
+    let status = print_text(&text);
     if rows.is_empty() {
         say("no process that can be seen is stamped");
     }
@@ -45,11 +50,7 @@ pub fn ps(args: &args::Ps) -> ExitCode {
         // It is always there.
         say("processes of other users are hidden here (hidepid): run as root to see them");
     }
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n",
-        false => table(&rows, now_ns),
-    };
-    print_text(&text)
+    status
 }
 
 /// One process for each server: whatever has the stamps of a process above it is part of that one's

@@ -261,11 +261,11 @@ impl Front {
                     self.be_up();
                 }
             }
-            Event::TimedOut { server, last_look, last_lines, .. } if !self.up => {
+            Event::TimedOut { server, last_look, listens, last_lines, .. } if !self.up => {
                 let others = self.ready.iter().enumerate();
                 let also = others.filter(|&(it, &ready)| it != server && !ready);
                 let also = also.map(|(it, _)| it).collect();
-                let trouble = Trouble::TimedOut { server, also, last_look, last_lines };
+                let trouble = Trouble::TimedOut { server, also, last_look, listens, last_lines };
                 self.decide(TIMED_OUT, Failure::Timeout, trouble);
             }
             Event::Exited { server, exit, last_lines, .. } if self.up => {

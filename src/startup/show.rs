@@ -21,6 +21,8 @@ use std::process::ExitCode;
 use opentelemetry::TraceId;
 use serde::Serialize;
 
+use gym_stamp::supervisor::READY;
+
 use crate::args;
 use crate::say::say;
 use crate::stdout::print;
@@ -138,6 +140,10 @@ fn compared(before: Recorded, now: Recorded, as_json: bool, look: &Look) -> Resu
             notes.push(format!("{when}: of {count} startups the latest is taken"));
         }
         let latest = recorded.startups.pop();
+        let outcome = latest.as_ref().and_then(Startup::outcome);
+        if let Some(outcome) = outcome.filter(|outcome| *outcome != READY) {
+            notes.push(format!("{when}: it came to nothing ({outcome}), so less of it is there"));
+        }
         let own = latest.iter().flat_map(|startup| notes::notes(startup, look.unicode));
         notes.extend(own.map(|note| format!("{when}: {note}")));
         latest

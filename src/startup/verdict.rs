@@ -117,7 +117,7 @@ impl<'t> Verdict<'t> {
                 let what = format!("{name} {exit} after all were ready{others}");
                 quoting(what, last_lines, name, exit_advice(*exit).to_owned())
             }
-            Trouble::TimedOut { server, also, last_look, last_lines } => {
+            Trouble::TimedOut { server, also, last_look, listens, last_lines } => {
                 let waited = servers.get(*server).and_then(|server| server.timeout);
                 let waited = waited.map(|it| format!(" within {}", humantime::format_duration(it)));
                 let also = also_not_ready(also, name);
@@ -134,7 +134,7 @@ impl<'t> Verdict<'t> {
                     url(*server),
                     waited.unwrap_or_default(),
                 );
-                let advice = timeout_advice(last_look.as_ref(), ready(*server));
+                let advice = timeout_advice(last_look.as_ref(), ready(*server), listens);
                 quoting(what, last_lines, name(*server), advice)
             }
             Trouble::Interrupted { signal, ready } => {
@@ -200,7 +200,7 @@ fn exit_advice(exit: Exit) -> &'static str {
     }
 }
 
-fn timeout_advice(last_look: Option<&Unready>, ready: Option<&Ready>) -> String {
+fn timeout_advice(last_look: Option<&Unready>, ready: Option<&Ready>, listens: &[u16]) -> String {
     let longer = "If it only needs longer: --timeout, or `timeout` in the fleet file.";
     let expects = matches!(
         ready,
@@ -211,9 +211,14 @@ fn timeout_advice(last_look: Option<&Unready>, ready: Option<&Ready>) -> String 
             format!("Only the status that `expect` names counts. {longer}")
         }
         Some(Unready::Status(_) | Unready::Says(_) | Unready::Silent) => longer.to_owned(),
-        Some(Unready::Nobody(_)) | None => {
-            format!("Does it listen at that address and port? {longer}")
-        }
+        Some(Unready::Nobody(_)) | None => match listens {
+            [] => format!("Does it listen there? {longer}"),
+            ports => {
+                let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+                let what = if ports.len() == 1 { "port" } else { "ports" };
+                format!("It listens on {what} {}. {longer}", ports.join(", "))
+            }
+        },
     }
 }
 
@@ -317,39 +322,41 @@ mod tests {
 
     #[test]
     fn a_server_that_was_not_ready_in_time_gave_an_answer_or_none() {
-        let trouble = |also: &[usize], last_look| Trouble::TimedOut {
+        let trouble = |also: &[usize], last_look, listens: &[u16]| Trouble::TimedOut {
             server: 0,
             also: also.to_vec(),
             last_look,
+            listens: listens.to_vec(),
             last_lines: lines(&["loading weights"]),
         };
-        assert_snapshot!(said(&trouble(&[], Some(Unready::Nobody("connection refused".to_owned())))), @r"
+        let refused = Some(Unready::Nobody("connection refused".to_owned()));
+        assert_snapshot!(said(&trouble(&[], refused, &[8000, 9090])), @r"
         gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s; at
         the last look: connection refused. It wrote:
           | loading weights
-        Does it listen at that address and port? If it only needs longer: --timeout, or
-        `timeout` in the fleet file.
+        It listens on ports 8000, 9090. If it only needs longer: --timeout, or `timeout`
+        in the fleet file.
         ");
-        assert_snapshot!(said(&trouble(&[1], Some(Unready::Status(404)))), @r"
+        assert_snapshot!(said(&trouble(&[1], Some(Unready::Status(404)), &[8001])), @r"
         gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s, and
         neither was judge; at the last look: answers 404. It wrote:
           | loading weights
         Only the status that `expect` names counts. If it only needs longer: --timeout,
         or `timeout` in the fleet file.
         ");
-        assert_snapshot!(said(&trouble(&[], Some(Unready::Silent))), @r"
+        assert_snapshot!(said(&trouble(&[], Some(Unready::Silent), &[8001])), @r"
         gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s; it
         takes connections there and does not answer. It wrote:
           | loading weights
         If it only needs longer: --timeout, or `timeout` in the fleet file.
         ");
-        assert_snapshot!(said(&trouble(&[1, 2, 3, 4, 5, 6], None)), @r"
+        assert_snapshot!(said(&trouble(&[1, 2, 3, 4, 5, 6], None, &[])), @r"
         gym-startup: reward was not ready at http://127.0.0.1:8001/ within 1m 30s, and
         neither were judge, seed, policy, user, critic and 1 more; nobody answered
         there. It wrote:
           | loading weights
-        Does it listen at that address and port? If it only needs longer: --timeout, or
-        `timeout` in the fleet file.
+        Does it listen there? If it only needs longer: --timeout, or `timeout` in the
+        fleet file.
         ");
     }
 

@@ -25,6 +25,7 @@ use crate::proc;
 use crate::process::{Blocking, Inherited, ended_children, wait_for_signals};
 use crate::rhythm::{Rhythm, SHORTEST_PAUSE};
 use crate::say::say;
+use crate::words::duration;
 use report::{Outcome, Report};
 use target::Target;
 
@@ -95,6 +96,18 @@ impl Plan {
             _ => Err(problems),
         }
     }
+}
+
+impl Plan {
+    fn waits(&self) -> String {
+        let limit = self.timeout.map(|timeout| format!(", for {} at most", span_of(timeout)));
+        let limit = limit.unwrap_or_default();
+        format!("waiting until somebody answers at {}{limit}", self.ready)
+    }
+}
+
+fn span_of(time: Duration) -> String {
+    duration(i128::try_from(time.as_nanos()).unwrap_or(i128::MAX), false)
 }
 
 /// What is acted on.
@@ -171,6 +184,9 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
                     let is_somebody = !matches!(unready, Unready::Nobody(_));
                     if is_somebody && !plan.quiet && last_look.as_ref() != Some(&unready) {
                         say(format_args!("{}: {unready}; not ready yet", target.name()));
+                    }
+                    if !is_somebody && !plan.quiet && last_look.is_none() {
+                        say(plan.waits());
                     }
                     if is_somebody || last_look.is_none() {
                         last_look = Some(unready);

@@ -39,9 +39,13 @@ fn a_wrong_fleet_starts_nothing_and_tells_all_that_is_wrong() {
 }
 
 #[rstest]
-#[case::nothing(&[], "--name")]
+#[case::nothing(&[], "run: give a fleet file, or --name NAME --ready URL -- COMMAND")]
 #[case::no_fleet_there(&["nowhere.toml"], "nowhere.toml: No such file or directory")]
-#[case::both_forms(&["fleet.toml", "--name", "a"], "cannot be used with")]
+#[case::both_forms(
+    &["fleet.toml", "--name", "a", "--ready", "tcp://h:1", "--", "true"],
+    "run: a fleet file describes its servers itself"
+)]
+#[case::no_dashes(&["--name", "a", "--ready", "tcp://h:1", "./launch.sh"], "-- <COMMAND>...")]
 #[case::no_readiness(&["--name", "a", "--", "true"], "--ready <URL>")]
 #[case::no_command(&["--name", "a", "--ready", "tcp://h:1"], "COMMAND")]
 #[case::an_empty_command(&["--name", "a", "--ready", "tcp://h:1", "--", ""], "COMMAND: empty;")]

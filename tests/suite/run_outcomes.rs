@@ -115,7 +115,7 @@ fn one_that_takes_connections_and_stays_silent(#[case] timeout: &str) {
         .outcome("timeout")
         .says(&["connections there and does not answer", "If it only needs longer"]);
     let text = over.ended.stderr_text();
-    assert!(!text.contains("Does it listen"), "{text}");
+    assert!(!text.contains("t listen"), "{text}");
     assert!(!text.contains("closes the connection"), "its end is no answer\n{text}");
 }
 
@@ -273,6 +273,18 @@ fn a_port_that_somebody_else_answers_on() {
         .says(&["nothing was started", &format!("(process {})", std::process::id())]);
     assert!(!over.ended.folder().join("started").exists());
     assert!(over.trace().named("gym.startup.server").is_empty());
+}
+
+#[test]
+fn a_server_that_listens_elsewhere() {
+    let port = free_port();
+    startup()
+        .server("one", &serve(port, ""), &format!("http://127.0.0.1:{}/", free_port()), "")
+        .args(["--timeout", "3s"])
+        .run()
+        .exits(124)
+        .outcome("timeout")
+        .says(&["Connection refused", &format!("It listens on port {port}. If")]);
 }
 
 /// A server that only ever says that it was launched.

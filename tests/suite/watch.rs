@@ -138,7 +138,7 @@ fn process_1_of_a_container_from_outside() {
     let example = example.args(["sh", "-c", "sleep 0.3; exec \"$@\"", "sh"]);
     let (ended, server) = watched(example.args(&dockerfile.entrypoint).args(&command), &[]);
     tells_of(&ended, server.pid(), "uvicorn");
-    let note = "gym-startup: its container was started ";
+    let note = "gym-startup: its container is ";
     assert!(ended.stderr_text().contains(note), "no '{note}'\n{ended}");
     assert!(ended.stderr_text().contains(" before it was spawned\n"), "{ended}");
 }

@@ -110,7 +110,7 @@ impl<'t> Reader<'t> {
                 if other.name == server.name {
                     let why = format!("{:?} is the server of line {line} already", server.name);
                     self.wrong(span("name"), "name", &why);
-                } else if other.ready == server.ready {
+                } else if other.ready.answers_for(&server.ready) {
                     let why =
                         format!("{} is also that of {:?}, line {line}", other.ready, other.name);
                     self.wrong(

@@ -1,6 +1,7 @@
 //! When a server counts as ready.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
 
@@ -36,6 +37,25 @@ pub enum Ready {
 }
 
 impl Ready {
+    /// Whether who answers here answers at `other` too. Behind one port there may be several, by
+    /// their paths.
+    pub fn answers_for(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Unix { path, .. }, Self::Unix { path: other, .. }) => path == other,
+            (Self::Http { target: one, .. }, Self::Http { target: other_one, .. })
+                if one != other_one =>
+            {
+                false
+            }
+            (
+                Self::Http { host, port, .. } | Self::Tcp { host, port },
+                Self::Http { host: other, port: other_port, .. }
+                | Self::Tcp { host: other, port: other_port },
+            ) => port == other_port && is_same_host(host, other),
+            _ => false,
+        }
+    }
+
     /// Reads `text`; a relative path is one from `folder`.
     pub fn parse(text: &str, expect: Option<u16>, folder: &Path) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
@@ -82,6 +102,17 @@ impl Ready {
             _ => wrong("an unknown scheme"),
         }
     }
+}
+
+/// Whether the two lead to the same addresses, for all that their spelling tells.
+fn is_same_host(one: &str, other: &str) -> bool {
+    let is_any = |host: &str| {
+        let address = host.parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_unspecified())
+    };
+    let is_local = |host: &str| is_any(host) || matches!(host, "127.0.0.1" | "::1");
+    let is_local_by_name = (is_any(one) || is_any(other)) && is_local(one) && is_local(other);
+    one.eq_ignore_ascii_case(other) || is_local_by_name
 }
 
 fn unix(path: &str, expect: Option<u16>, folder: &Path) -> Result<Ready, String> {
@@ -138,6 +169,28 @@ mod tests {
         assert_eq!(told("tcp://127.0.0.1:1/"), "tcp://127.0.0.1:1");
         assert_eq!(told("unix:///run/a.sock"), "unix:/run/a.sock");
         assert_eq!(told("unix:a.sock"), "unix:/fleet/a.sock");
+    }
+
+    #[test]
+    fn one_that_answers_for_another_is_known_by_its_place() {
+        let ready = |text| Ready::parse(text, None, Path::new("/fleet")).unwrap();
+        for (one, other, answers) in [
+            ("http://localhost:1/", "http://127.0.0.1:1", true),
+            ("http://LocalHost:1/", "tcp://[::1]:1", true),
+            ("tcp://0.0.0.0:1", "https://localhost:1/health", true),
+            ("http://node:1/", "http://node:1/", true),
+            ("unix:a", "unix:/fleet/a", true),
+            ("http://localhost:1/", "http://localhost:2/", false),
+            ("http://localhost:1/a", "http://localhost:1/b", false),
+            ("tcp://127.0.0.1:1", "tcp://[::1]:1", false),
+            ("tcp://127.0.0.1:1", "tcp://127.0.0.2:1", false),
+            ("tcp://node:1", "tcp://localhost:1", false),
+            ("unix:a", "unix:b", false),
+            ("unix:a", "tcp://localhost:1", false),
+        ] {
+            assert_eq!(ready(one).answers_for(&ready(other)), answers, "{one} {other}");
+            assert_eq!(ready(other).answers_for(&ready(one)), answers, "{other} {one}");
+        }
     }
 
     #[test]

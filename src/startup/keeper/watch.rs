@@ -156,17 +156,21 @@ impl Keeper {
 
     pub(super) fn tell_timeouts(&mut self, now: Instant) {
         let mut events = Vec::new();
-        for (number, server) in self.servers.iter_mut().enumerate() {
-            let late = server.deadline.is_some_and(|deadline| now >= deadline);
-            if late && server.state.awaits_ready() {
-                server.deadline = None;
-                events.push(Event::TimedOut {
-                    server: number,
-                    at_ns: SystemClock.now_ns(),
-                    last_look: server.probe.last.clone(),
-                    last_lines: server.last_lines(),
-                });
-            }
+        for number in 0..self.servers.len() {
+            let is_late = |server: &&mut Server| {
+                let late = server.deadline.is_some_and(|deadline| now >= deadline);
+                late && server.state.awaits_ready()
+            };
+            let Some(server) = self.servers.get_mut(number).filter(is_late) else { continue };
+            server.deadline = None;
+            let (last_look, last_lines) = (server.probe.last.clone(), server.last_lines());
+            events.push(Event::TimedOut {
+                server: number,
+                at_ns: SystemClock.now_ns(),
+                last_look,
+                listens: self.listens_on(number),
+                last_lines,
+            });
         }
         events.iter().for_each(|event| self.tell(event));
     }

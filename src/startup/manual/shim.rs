@@ -12,9 +12,14 @@ const BASH: &str = include_str!("gym-stamp.bash");
 const ZSH: &str = include_str!("gym-stamp.zsh");
 const FISH: &str = include_str!("gym-stamp.fish");
 
+/// What its notes end with.
+const STATUS: &str = "Exit status:";
+
 /// `gym-stamp` as clap has it, for its manual page.
 pub fn command() -> Command {
-    let about = format!("{}\n\n{}", one_line(ABOUT), one_line(NOTES));
+    let notes = one_line(NOTES);
+    let (notes, status) = notes.split_once(STATUS).unwrap_or((&notes, ""));
+    let about = format!("{}\n\n{notes}", one_line(ABOUT));
     Command::new("gym-stamp")
         .about("stamp the time into a command's environment, and become it")
         .long_about(about)
@@ -22,7 +27,7 @@ pub fn command() -> Command {
         .disable_help_flag(true)
         .disable_version_flag(true)
         .args(TABLE.iter().map(|(option, help)| arg(option, help)))
-        .after_long_help(format!("Example:\n  {}", EXAMPLE.1))
+        .after_long_help(format!("{STATUS}\n{}\nExample:\n  {}", status.trim(), EXAMPLE.1))
 }
 
 fn arg(option: &Spec, help: &[&str]) -> Arg {

@@ -61,7 +61,9 @@ pub fn startup(pid: i32) -> Result<(Startup, Vec<String>), String> {
     let node = nix::unistd::gethostname().ok().map(|name| name.to_string_lossy().into_owned());
     let spans = records.iter().map(|record| {
         let mut entry = Entry::from(record);
-        entry.end_ns = setup_done_ns;
+        if setup_done_ns.is_none() {
+            entry.outcome = Some("so far".to_owned());
+        }
         let attributes = record.attributes.iter();
         let text =
             |it: &opentelemetry::KeyValue| (it.key.to_string(), it.value.as_str().into_owned());
@@ -149,8 +151,10 @@ mod tests {
     fn told(pid: i32) -> Result<String, String> {
         let (startup, notes) = startup(pid)?;
         let spans = startup.spans.iter().map(|span| {
-            let ns = span.entry.end_ns.map(|end_ns| end_ns - span.entry.start_ns);
-            format!("{} {ns:?} {}", span.entry.name, span.entry.server.clone().unwrap_or_default())
+            let Entry { name, server, start_ns, end_ns, outcome, .. } = &span.entry;
+            let ns = end_ns.map(|end_ns| format!("{} ns", end_ns - start_ns));
+            let length = outcome.clone().or(ns).unwrap_or_default();
+            format!("{name} {length} {}", server.as_deref().unwrap_or_default())
         });
         Ok(spans.chain(notes).collect::<Vec<_>>().join("\n"))
     }
@@ -164,22 +168,22 @@ mod tests {
         command.env(TRACEPARENT, format!("00-{trace_id}-b7ad6b7169203331-01"));
         let server = Running::start(&mut command)?;
         insta::assert_snapshot!(told(server.pid())?, @r"
-        gym.server.startup Some(12000000000) judge
-        gym.server.startup.venv_setup Some(12000000000) judge
+        gym.server.startup 12000000000 ns judge
+        gym.server.startup.venv_setup 12000000000 ns judge
         when it became ready is not known: its stamps do not tell
         ");
         assert_eq!(startup(server.pid())?.0.title(), format!("trace {trace_id}"));
 
         let in_setup = Running::start(&mut sleep())?;
         insta::assert_snapshot!(told(in_setup.pid())?, @r"
-        gym.server.startup None judge
-        gym.server.startup.venv_setup None judge
+        gym.server.startup so far judge
+        gym.server.startup.venv_setup so far judge
         its setup goes on, or nobody stamps its end: NEMO_GYM_STARTUP_SETUP_DONE_NS is not set
         ");
 
         let disordered = Running::start(sleep().env(SETUP_DONE_NS, "1").env(TRACEPARENT, "x"))?;
         insta::assert_snapshot!(told(disordered.pid())?, @r"
-        gym.server.startup None judge
+        gym.server.startup so far judge
         servers ignore NEMO_GYM_STARTUP_SETUP_DONE_NS: it is 472222h 13m before NEMO_GYM_STARTUP_SPAWN_NS
         when it became ready is not known: its stamps do not tell
         its NEMO_GYM_STARTUP_TRACEPARENT is ignored: not a traceparent: it should read 00-TRACE-SPAN-FLAGS, in 32, 16 and 2 lowercase hexadecimal digits

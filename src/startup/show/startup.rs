@@ -62,8 +62,12 @@ impl Startup {
 
     /// What it is called among others.
     pub fn title(&self) -> String {
-        self.trace_id
-            .map_or_else(|| "in no trace".to_owned(), |trace_id| format!("trace {trace_id}"))
+        let pid = self.spans.iter().find_map(|span| span.entry.pid);
+        match (self.trace_id, pid) {
+            (Some(trace_id), _) => format!("trace {trace_id}"),
+            (None, Some(pid)) => format!("process {pid}"),
+            (None, None) => "no trace".to_owned(),
+        }
     }
 
     pub fn entries(&self) -> Vec<Entry> {

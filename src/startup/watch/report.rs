@@ -10,7 +10,7 @@ use gym_stamp::timeline::{Clock, Stage, SystemClock};
 use nix::sys::signal::Signal;
 
 use super::target::Target;
-use super::{FAILED, Plan, TIMED_OUT};
+use super::{FAILED, Plan, TIMED_OUT, span_of};
 use crate::events::{Exit, Unready};
 use crate::proc;
 use crate::record::{SERVER_START, Ways};
@@ -209,8 +209,7 @@ impl<'a> Report<'a> {
                 format!("{name} has ended before it was ready; how is not known")
             }
             Outcome::TimedOut { last_look, .. } => {
-                let limit = self.plan.timeout.unwrap_or_default().as_nanos();
-                let limit = duration(i128::try_from(limit).unwrap_or(i128::MAX), false);
+                let limit = span_of(self.plan.timeout.unwrap_or_default());
                 let look = last_look.as_ref().map(ToString::to_string);
                 let look = look.unwrap_or_else(|| "it was not asked".to_owned());
                 format!("{name} was not ready at {ready} within {limit}: {look}")
@@ -269,7 +268,7 @@ fn starts(process: proc::Process, spawn_ns: u64) -> Vec<String> {
         let start_ns = proc::start_ns(process.start_ticks)?;
         let before_ns = spawn_ns.checked_sub(start_ns).filter(|&ns| ns >= WORTH_A_WORD_NS)?;
         let before = duration(before_ns.into(), false);
-        Some(format!("{who} was started {before} before it was spawned"))
+        Some(format!("{who} is {before} older than its spawn stamp: that time is not counted"))
     };
     let container = container(process);
     let own = before("its process", process).filter(|_| container != Some(process));
