@@ -45,7 +45,7 @@ fn a_wrong_fleet_starts_nothing_and_tells_all_that_is_wrong() {
     &["fleet.toml", "--name", "a", "--ready", "tcp://h:1", "--", "true"],
     "run: a fleet file describes its servers itself"
 )]
-#[case::no_dashes(&["--name", "a", "--ready", "tcp://h:1", "./launch.sh"], "-- <COMMAND>...")]
+#[case::no_dashes(&["--name", "a", "--ready", "tcp://h:1", "./launch.sh"], "<COMMAND>...\n\nUsage: gym-startup run [OPTION]... FLEET.toml\n")]
 #[case::no_readiness(&["--name", "a", "--", "true"], "--ready <URL>")]
 #[case::no_command(&["--name", "a", "--ready", "tcp://h:1"], "COMMAND")]
 #[case::an_empty_command(&["--name", "a", "--ready", "tcp://h:1", "--", ""], "COMMAND: empty;")]
