@@ -1,14 +1,17 @@
 //! The files that a run writes: logs, records, and what can be no such file.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
+use nix::libc;
 use nix::sys::resource::Resource;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use rstest::rstest;
 
+use crate::support::full_pipe;
 use crate::support::startup::{Over, Startup, Trace, startup};
 
 /// A run whose only server would leave a file, and be ready.
@@ -84,6 +87,33 @@ fn a_record_may_be_no_file() {
     starts().out("/dev/null").run().exits(0);
     let over = starts().out("/dev/stdout").run().exits(0);
     let line = gym_stamp::telemetry::json::read_line(&over.ended.stdout).unwrap();
+    Trace::of(line).only("gym.startup");
+}
+
+#[test]
+fn a_record_that_nobody_takes_holds_up_nobody() {
+    let starts = starts().out("fifo");
+    mkfifo(&starts.folder().join("fifo"), Mode::S_IRWXU).unwrap();
+    let words = "gym-startup: --out: fifo: nobody reads it\n";
+    starts.run().exits(0).says(&[words]).within(30);
+
+    let (_reader, full) = full_pipe();
+    let starts = self::starts().out("/dev/stdout").with(|run| run.fd(1, full));
+    let words = "gym-startup: --out: /dev/stdout: not all of it was taken in time\n";
+    starts.run().exits(0).says(&[words]).within(30);
+}
+
+#[test]
+fn a_record_goes_to_whoever_reads_the_pipe() {
+    let starts = starts().out("fifo");
+    let fifo = starts.folder().join("fifo");
+    mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let mut reader = fs::File::options();
+    let mut reader = reader.read(true).custom_flags(libc::O_NONBLOCK).open(fifo).unwrap();
+    starts.run().exits(0);
+    let mut line = Vec::new();
+    reader.read_to_end(&mut line).unwrap();
+    let line = gym_stamp::telemetry::json::read_line(&line).unwrap();
     Trace::of(line).only("gym.startup");
 }
 
