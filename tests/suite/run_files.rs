@@ -57,6 +57,17 @@ fn what_is_no_log_is_refused(#[case] what: &str) {
 }
 
 #[test]
+fn a_log_that_became_a_pipe_is_not_read() {
+    startup()
+        .args(["--log-dir", "."])
+        .server("one", "rm one.log; mkfifo one.log; exit 3", "tcp://127.0.0.1:9", "")
+        .run()
+        .exits(1)
+        .says(&["one exited with status 3"])
+        .within(30);
+}
+
+#[test]
 fn a_device_takes_a_log() {
     let starts = starts().args(["--log-dir", "."]);
     symlink("/dev/null", starts.folder().join("one.log")).unwrap();

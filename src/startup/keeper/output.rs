@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::link::{Frame, HEADER, Outlet};
 use crate::events::Stream;
+use crate::logs;
 
 /// How many lines tell how a server ended.
 const LAST_LINES: usize = 20;
@@ -79,7 +80,7 @@ fn text(line: &[u8]) -> String {
 /// The last lines of the file `path`, beyond the `from` bytes that were there before.
 pub fn last_lines(path: &Path, from: u64) -> Vec<String> {
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = std::fs::File::open(path)?;
+        let mut file = logs::read(path)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(from.max(length.saturating_sub(LAST_BYTES as u64))))?;
         let mut end = Vec::new();
