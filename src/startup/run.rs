@@ -455,7 +455,10 @@ impl Front {
 
     /// What the keeper left, if it was lost, and what `--then` did.
     fn end_what_is_left(&mut self) {
-        let first = if self.keeper.over { Signal::SIGTERM } else { Signal::SIGINT };
+        let first = match self.keeper.over {
+            true => Signal::SIGTERM,
+            false => self.inherited.first_signal(),
+        };
         let exporter = self.export.as_ref().map(|export| export.pid);
         let mut ending =
             Ending::new(first, self.plan.grace).sparing(exporter.into_iter().collect());

@@ -393,6 +393,18 @@ fn servers_that_were_to_ignore_an_interrupt_are_terminated_at_once() {
 }
 
 #[test]
+fn so_they_are_where_the_keeper_is_lost() {
+    let started = startup()
+        .with(|run| run.ignored(Signal::SIGINT))
+        .args(["--grace", "100s"])
+        .server("one", "exec sleep 1000", "tcp://127.0.0.1:9", "")
+        .spawn()
+        .until(1, "sleep\u{0}1000");
+    kill(Pid::from_raw(started.keeper()), Signal::SIGKILL).unwrap();
+    started.wait().exits(1).within(30);
+}
+
+#[test]
 fn a_keeper_that_is_told_to_end_ends_the_servers() {
     let started = with_strays().spawn().recorded();
     kill(Pid::from_raw(started.keeper()), Signal::SIGTERM).unwrap();
