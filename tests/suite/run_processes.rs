@@ -7,6 +7,8 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::resource::Resource;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -402,6 +404,17 @@ fn so_they_are_where_the_keeper_is_lost() {
         .until(1, "sleep\u{0}1000");
     kill(Pid::from_raw(started.keeper()), Signal::SIGKILL).unwrap();
     started.wait().exits(1).within(30);
+}
+
+#[test]
+fn without_threads_nothing_is_started() {
+    let over = startup()
+        .with(|run| run.without_system_call(libc::SYS_clone3, Errno::EAGAIN))
+        .server("one", "touch started", "tcp://127.0.0.1:9", "")
+        .run()
+        .exits(1)
+        .says(&["gym-startup: nothing was started: Resource temporarily unavailable\n"]);
+    assert!(!over.ended.folder().join("started").exists());
 }
 
 #[test]
