@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use rstest::rstest;
 
 use crate::support::startup::{Started, Startup, free_port, serve, startup};
-use crate::support::toolbox::{program, python_venv};
+use crate::support::toolbox::{program, python_venv, with_a_silent_name_server};
 use crate::support::{Terminal, now_ns};
 
 /// A server, what it started in a session of its own, and what it left behind.
@@ -404,6 +404,20 @@ fn so_they_are_where_the_keeper_is_lost() {
         .until(1, "sleep\u{0}1000");
     kill(Pid::from_raw(started.keeper()), Signal::SIGKILL).unwrap();
     started.wait().exits(1).within(30);
+}
+
+#[test]
+fn a_name_server_that_does_not_answer_holds_up_no_end() {
+    let run = startup().args(["--grace", "30s"]);
+    let wrapper = with_a_silent_name_server(run.folder());
+    run.with(|run| run.under(wrapper))
+        .server("one", "exec sleep 1000", "http://server.example/", "")
+        .spawn()
+        .until(1, "sleep\u{0}1000")
+        .signal(Signal::SIGTERM)
+        .wait()
+        .exits(143)
+        .within(30);
 }
 
 #[test]

@@ -312,3 +312,26 @@ fn nobody_reads_and_nothing_else_happens() {
     view.over();
     assert_eq!(screen.text(), "kept\n");
 }
+
+#[test]
+fn what_could_not_be_written_is_told_once_where_it_can_be() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (mut view, screen) = view(&plan(&["reward"]), false);
+    view.out = Some(Channel::new("standard output", Full, false, false));
+    view.lines(Stream::Out, b"lost\n");
+    view.lines(Stream::Out, b"lost too\n");
+    view.say("more");
+    view.over();
+    assert_snapshot!(screen.text(), @r"
+    gym-startup: standard output: no storage space: not all of it is there
+    gym-startup: more
+    ");
+}
