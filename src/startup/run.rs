@@ -139,6 +139,12 @@ impl Front {
         let (control, keepers_control) = UnixStream::pair()?;
         let (out, keepers_out) = UnixStream::pair()?;
         let (err, keepers_err) = UnixStream::pair()?;
+        // Before the keeper: where there can be no threads, nothing is left to end.
+        let telling = Telling::start(view::screen(&plan), out, err)?;
+        let (sender, inbox) = channel();
+        let (events, to) = (control.try_clone()?, sender.clone());
+        thread::Builder::new().spawn(move || hear_keeper(events, &to))?;
+        thread::Builder::new().spawn(move || hear_signals(&signals, &sender))?;
         let pid = spawn(
             process::Command::new("/proc/self/exe")
                 .arg0("gym-startup")
@@ -148,13 +154,7 @@ impl Front {
                 .stderr(OwnedFd::from(keepers_err)),
             Role::Part,
         )?;
-        let telling = Telling::start(view::screen(&plan), out, err)?;
         ways.warnings.iter().chain(&warning).for_each(|warning| telling.say(warning));
-
-        let (sender, inbox) = channel();
-        let (events, to) = (control.try_clone()?, sender.clone());
-        thread::Builder::new().spawn(move || hear_keeper(events, &to))?;
-        thread::Builder::new().spawn(move || hear_signals(&signals, &sender))?;
 
         let traced = ways.are_any();
         let orders = Orders {
