@@ -79,7 +79,10 @@ fn keep() -> io::Result<()> {
     process::raise_descriptor_limit();
     let signals = process::wait_for_signals(&process::Inherited::here(), process::Blocking::No)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, serve(sockets, signals))
+    let result = LocalSet::new().block_on(&runtime, serve(sockets, signals));
+    // A name server that does not answer is not waited for.
+    runtime.shutdown_background();
+    result
 }
 
 /// The front's sockets.
@@ -276,7 +279,7 @@ impl Keeper {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Command(Command::End) => self.end(self.first_signal()),
+            Message::Command(Command::End) => self.end(self.orders.inherited.first_signal()),
             Message::Command(Command::Kill) => match &mut self.ending {
                 Some(ending) => {
                     ending.kill_now();
@@ -294,7 +297,7 @@ impl Keeper {
             Message::Signal(Signal::SIGCHLD) => self.reap(),
             Message::Signal(signal @ (Signal::SIGUSR1 | Signal::SIGUSR2)) => self.pass(signal),
             // Whoever means us alone means the servers.
-            Message::Signal(_) => self.end(self.first_signal()),
+            Message::Signal(_) => self.end(self.orders.inherited.first_signal()),
             Message::Answer { server, at_ns, answer } => self.answered(server, at_ns, answer),
         }
     }
@@ -450,14 +453,6 @@ impl Keeper {
         }
     }
 
-    /// SIGINT, unless the servers were told to ignore it.
-    fn first_signal(&self) -> Signal {
-        match self.orders.inherited.ignores(Signal::SIGINT) {
-            true => Signal::SIGTERM,
-            false => Signal::SIGINT,
-        }
-    }
-
     fn end(&mut self, first: Signal) {
         if self.ending.is_none() {
             self.ending = Some(Ending::new(first, self.orders.plan.grace));
@@ -467,7 +462,7 @@ impl Keeper {
 
     /// A front that has said to end the servers waits for its own processes itself.
     fn end_with_front(&mut self) {
-        self.end(self.first_signal());
+        self.end(self.orders.inherited.first_signal());
         let minded = self.minded.known();
         self.ending = self.ending.take().map(|ending| ending.including(minded));
     }

@@ -44,6 +44,18 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(log)
 }
 
+/// Opens the log at `path`, to be read, if it is still one that can be: servers may do with it
+/// what they like.
+///
+/// # Errors
+///
+/// The system's; and that it is no regular file.
+pub fn read(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let log = File::options().read(true).custom_flags(flags).open(path)?;
+    if log.metadata()?.is_file() { Ok(log) } else { Err(io::ErrorKind::Unsupported.into()) }
+}
+
 fn no_log(kind: FileType) -> Option<&'static str> {
     if kind.is_file() || kind.is_char_device() {
         return None;

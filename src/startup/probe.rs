@@ -19,6 +19,7 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, SignatureS
 
 use crate::events::Unready;
 use crate::fleet::Ready;
+use crate::words::plain;
 
 /// What one probe may take: a server that has the connection and is busy with something else
 /// answers when it is done, so this is far longer than an answer takes.
@@ -153,7 +154,7 @@ async fn begin(
             }
         }
     };
-    result.unwrap_or_else(|error| (Answer::Unready(Unready::Nobody(plain(&error))), None))
+    result.unwrap_or_else(|error| (Answer::Unready(Unready::Nobody(plain(error))), None))
 }
 
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
@@ -215,7 +216,7 @@ async fn over_http(
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             says("answers, but not in HTTP/1".to_owned())
         }
-        Err(error) => says(format!("closes the connection: {}", plain(&error))),
+        Err(error) => says(format!("closes the connection: {}", plain(error))),
     };
     (answer, Some(stream))
 }
@@ -246,12 +247,6 @@ async fn read_status(stream: &mut Box<dyn Connection>) -> io::Result<u16> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-}
-
-/// The error without Rust's "(os error 111)".
-fn plain(error: &io::Error) -> String {
-    let words = error.to_string();
-    words.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 #[derive(Debug)]

@@ -92,6 +92,11 @@ impl Inherited {
         self.ignored & bit(signal as i32) != 0
     }
 
+    /// What begins the end of servers: SIGINT, unless they were told to ignore it.
+    pub fn first_signal(&self) -> Signal {
+        if self.ignores(Signal::SIGINT) { Signal::SIGTERM } else { Signal::SIGINT }
+    }
+
     fn give_back(&self) -> io::Result<()> {
         let mut others = SigSet::empty();
         for signal in WAITED_FOR {

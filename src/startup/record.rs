@@ -257,6 +257,9 @@ impl Seen {
     }
 }
 
+/// What a reader of the file may take where it is a pipe: meanwhile nothing else is seen to.
+const OUT_LIMIT: Duration = Duration::from_secs(3);
+
 /// Where records go, as the environment and the plan have it.
 pub struct Ways {
     settings: Settings,
@@ -308,7 +311,8 @@ impl Ways {
     pub fn write(&self, spans: &[SpanRecord]) -> Result<(), ExportError> {
         let Some(path) = &self.out else { return Ok(()) };
         let file = JsonLines::create(path)?;
-        file.send(Request::of_spans(&self.resource, spans), Instant::now())?;
+        let deadline = Instant::now() + OUT_LIMIT;
+        file.send(Request::of_spans(&self.resource, spans), deadline)?;
         file.finish()
     }
 

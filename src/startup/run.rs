@@ -34,6 +34,7 @@ use crate::process::{Blocking, Inherited, Role, ended_children, spawn, wait_for_
 use crate::record::{Record, Ways};
 use crate::say::say;
 use crate::view;
+use crate::words::plain;
 use telling::Telling;
 
 /// The status of a command line or a fleet file that cannot be meant.
@@ -65,7 +66,7 @@ pub fn run(args: &args::Run) -> ExitCode {
     match Front::start(plan, record) {
         Ok(front) => ExitCode::from(front.run()),
         Err(error) => {
-            say(format_args!("nothing was started: {error}"));
+            say(format_args!("nothing was started: {}", plain(error)));
             ExitCode::from(FAILED)
         }
     }
@@ -74,10 +75,10 @@ pub fn run(args: &args::Run) -> ExitCode {
 /// Finds out at once what could not be written.
 fn check_files(plan: &Plan) -> Result<(), String> {
     if let Some(out) = plan.out.as_deref() {
-        JsonLines::check(out).map_err(|error| format!("--out: {error}"))?;
+        JsonLines::check(out).map_err(|error| format!("--out: {}", plain(error)))?;
     }
     let logs = plan.log_dir.as_deref().map(|folder| logs::prepare(folder, &plan.servers));
-    logs.unwrap_or(Ok(())).map_err(|error| format!("--log-dir: {error}"))
+    logs.unwrap_or(Ok(())).map_err(|error| format!("--log-dir: {}", plain(error)))
 }
 
 /// What the front acts on.
@@ -102,6 +103,8 @@ struct Front {
     up: bool,
     /// How it went, when that is clear.
     status: Option<u8>,
+    /// There was a SIGINT.
+    interrupted: bool,
 }
 
 struct Keeper {
@@ -136,6 +139,12 @@ impl Front {
         let (control, keepers_control) = UnixStream::pair()?;
         let (out, keepers_out) = UnixStream::pair()?;
         let (err, keepers_err) = UnixStream::pair()?;
+        // Before the keeper: where there can be no threads, nothing is left to end.
+        let telling = Telling::start(view::screen(&plan), out, err)?;
+        let (sender, inbox) = channel();
+        let (events, to) = (control.try_clone()?, sender.clone());
+        thread::Builder::new().spawn(move || hear_keeper(events, &to))?;
+        thread::Builder::new().spawn(move || hear_signals(&signals, &sender))?;
         let pid = spawn(
             process::Command::new("/proc/self/exe")
                 .arg0("gym-startup")
@@ -145,7 +154,6 @@ impl Front {
                 .stderr(OwnedFd::from(keepers_err)),
             Role::Part,
         )?;
-        let telling = Telling::start(view::screen(&plan), out, err);
         ways.warnings.iter().chain(&warning).for_each(|warning| telling.say(warning));
 
         let traced = ways.are_any();
@@ -159,10 +167,6 @@ impl Front {
         write_line(&control, &orders)?;
         let plan = orders.plan;
 
-        let (sender, inbox) = channel();
-        let (events, to) = (control.try_clone()?, sender.clone());
-        thread::spawn(move || hear_keeper(events, &to));
-        thread::spawn(move || hear_signals(&signals, &sender));
         let keeper = Keeper {
             pid,
             control,
@@ -186,6 +190,7 @@ impl Front {
             ready,
             up: false,
             status: None,
+            interrupted: false,
         })
     }
 
@@ -309,7 +314,7 @@ impl Front {
                         self.then = Some(pid);
                     }
                     Err(error) => {
-                        self.telling.say(format_args!("--then: bash: {error}"));
+                        self.telling.say(format_args!("--then: bash: {}", plain(error)));
                         self.then_ended(NOT_FOUND);
                     }
                 }
@@ -325,13 +330,12 @@ impl Front {
     }
 
     fn end_for(&mut self, signal: Signal, from_terminal: bool) {
+        if self.is_meant(signal) {
+            self.keeper.kill();
+            self.signal_then(Signal::SIGKILL);
+            self.export.iter_mut().for_each(|export| export.deadline = Instant::now());
+        }
         if self.status.is_some() {
-            // Who presses Ctrl-C again means it.
-            if signal == Signal::SIGINT {
-                self.keeper.kill();
-                self.signal_then(Signal::SIGKILL);
-                self.export.iter_mut().for_each(|export| export.deadline = Instant::now());
-            }
             return;
         }
         let trouble = Trouble::Interrupted { signal: signal as i32, ready: self.up };
@@ -341,6 +345,11 @@ impl Front {
         if !from_terminal {
             self.signal_then(signal);
         }
+    }
+
+    /// Who presses Ctrl-C again means it, however the end began.
+    fn is_meant(&mut self, signal: Signal) -> bool {
+        signal == Signal::SIGINT && std::mem::replace(&mut self.interrupted, true)
     }
 
     /// It did not go as it was meant to, if that was not clear before.
@@ -399,7 +408,7 @@ impl Front {
 
     fn keep_and_show(&mut self, spans: Vec<gym_stamp::spans::SpanRecord>) {
         if let Err(error) = self.ways.write(&spans) {
-            self.telling.say(format_args!("--out: {error}"));
+            self.telling.say(format_args!("--out: {}", plain(error)));
         }
         if let Some(line) = self.ways.to_export(&spans) {
             match exporter::start(line, &self.inherited) {
@@ -408,7 +417,9 @@ impl Front {
                     let deadline = Instant::now() + self.ways.timeout() + exporter::SLACK;
                     self.export = Some(Export { pid, deadline, given_up: false });
                 }
-                Err(error) => self.telling.say(format_args!("nothing was exported: {error}")),
+                Err(error) => {
+                    self.telling.say(format_args!("nothing was exported: {}", plain(error)))
+                }
             }
         }
         self.telling.startup(spans);
@@ -455,7 +466,10 @@ impl Front {
 
     /// What the keeper left, if it was lost, and what `--then` did.
     fn end_what_is_left(&mut self) {
-        let first = if self.keeper.over { Signal::SIGTERM } else { Signal::SIGINT };
+        let first = match self.keeper.over {
+            true => Signal::SIGTERM,
+            false => self.inherited.first_signal(),
+        };
         let exporter = self.export.as_ref().map(|export| export.pid);
         let mut ending =
             Ending::new(first, self.plan.grace).sparing(exporter.into_iter().collect());
@@ -466,7 +480,9 @@ impl Front {
                 Progress::Sent { .. } => {}
                 Progress::Waiting { again } => {
                     let message = self.next(Some(again));
-                    if matches!(message, Some(Message::Signal { signal: Signal::SIGINT, .. })) {
+                    if let Some(Message::Signal { signal, .. }) = message
+                        && self.is_meant(signal)
+                    {
                         ending.kill_now();
                     }
                     self.look_at_deadlines();

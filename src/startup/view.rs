@@ -7,6 +7,8 @@ mod names;
 #[cfg(test)]
 mod tests;
 
+use std::io;
+
 use gym_stamp::spans::SpanRecord;
 use gym_stamp::timeline::{Clock, SystemClock};
 
@@ -57,10 +59,12 @@ pub fn screen(plan: &Plan) -> Screen {
     // Such as under timeout(1): then it will not come to the foreground either.
     let live = wanted && !terminal::is_in_background();
     let surroundings = Surroundings {
-        size: terminal::size,
+        size: || {
+            let width = terminal::width(io::stderr(), USUAL_WIDTH);
+            (width, terminal::height(io::stderr()).unwrap_or(USUAL_HEIGHT))
+        },
         is_in_background: terminal::is_in_background,
         clock: || SystemClock.now_ns(),
-        columns: env("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok()),
         unicode: terminal::is_unicode(&env),
     };
     let (colour_out, colour_err) = (out.colour, err.colour);
@@ -78,11 +82,11 @@ pub fn screen(plan: &Plan) -> Screen {
 
 /// What there is besides the two streams.
 struct Surroundings {
-    size: fn() -> Option<(usize, usize)>,
+    /// Columns and rows.
+    size: fn() -> (usize, usize),
     is_in_background: fn() -> bool,
     /// Nanoseconds since the epoch.
     clock: fn() -> u64,
-    columns: Option<usize>,
     unicode: bool,
 }
 
@@ -133,9 +137,7 @@ impl View {
     }
 
     fn size(&self) -> (usize, usize) {
-        let known = (self.surroundings.size)();
-        let width = self.surroundings.columns.unwrap_or(USUAL_WIDTH);
-        known.unwrap_or((width, USUAL_HEIGHT))
+        (self.surroundings.size)()
     }
 }
 
@@ -225,6 +227,9 @@ impl View {
     fn write(&mut self, text: &str) {
         self.write_pending();
         self.erase();
+        for loss in self.out.iter_mut().filter_map(Channel::loss).chain(self.err.loss()) {
+            self.err.write(format!("gym-startup: {loss}\n").as_bytes());
+        }
         self.err.write(text.as_bytes());
     }
 }

@@ -1,6 +1,7 @@
 //! Durations and names as a terminal shows them.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::time::{Duration, UNIX_EPOCH};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -42,6 +43,12 @@ fn three_digits(value: f64, unit: &str) -> String {
 /// `1 span`, `2 spans`.
 pub fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// The error without Rust's "(os error 2)" at its end.
+pub fn plain(error: impl Display) -> String {
+    let words = error.to_string();
+    words.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
 /// A time in nanoseconds since the epoch: `2026-12-01 06:31:38 UTC`.

@@ -2,12 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{AccessFlags, access};
 use tempfile::TempPath;
 
@@ -22,7 +25,8 @@ use super::way_out::{Accepted, ExportError, WayOut};
 /// as a pipe or `/dev/stdout`, is written to as it is, whole lines at a time. A symbolic link stays
 /// one, and what it points to is replaced.
 ///
-/// Disks have no deadline: writing takes what it takes.
+/// Disks have no deadline: writing takes what it takes. A pipe's reader has to be there from the
+/// beginning, and to take what is sent by the deadline.
 ///
 /// ```
 /// use std::time::Instant;
@@ -63,7 +67,7 @@ impl JsonLines {
     ///
     /// # Errors
     ///
-    /// The folder that cannot be written to.
+    /// The folder that cannot be written to; a pipe that nobody reads.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self, ExportError> {
         let path = path.into();
         let state = open(&path).map_err(|error| fault(&path, &error))?;
@@ -75,7 +79,7 @@ impl JsonLines {
     ///
     /// # Errors
     ///
-    /// As for [`create`](Self::create).
+    /// As for [`create`](Self::create), but a pipe's reader may come later.
     pub fn check(path: &Path) -> Result<(), ExportError> {
         let result = match fs::metadata(path).map(|there| there.file_type()) {
             Ok(kind) if kind.is_dir() => Err(Errno::EISDIR.into()),
@@ -89,14 +93,14 @@ impl JsonLines {
 }
 
 impl WayOut for JsonLines {
-    fn send(&self, request: Request, _deadline: Instant) -> Result<Accepted, ExportError> {
+    fn send(&self, request: Request, deadline: Instant) -> Result<Accepted, ExportError> {
         let mut line = json::write_line(&request)
             .map_err(|error| ExportError::System { cause: error.to_string() })?;
         line.push(b'\n');
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *state {
             State::Beside { lines, .. } => lines.write_all(&line),
-            State::Straight(file) => file.write_all(&line),
+            State::Straight(file) => write_by(deadline, file, &line),
             State::Finished => Err(io::Error::other("finished already")),
         }
         .map(|()| Accepted::default())
@@ -124,7 +128,7 @@ impl Drop for JsonLines {
 fn open(path: &Path) -> io::Result<State> {
     let there = fs::metadata(path).ok();
     if there.as_ref().is_some_and(|there| !there.is_file()) {
-        return Ok(State::Straight(File::options().write(true).open(path)?));
+        return open_straight(path).map(State::Straight);
     }
     let target = fs::canonicalize(path).or_else(|_| end_of_links(path))?;
     let mut name = std::ffi::OsString::from(".");
@@ -149,6 +153,40 @@ fn open(path: &Path) -> io::Result<State> {
         file.set_permissions(there.permissions())?;
     }
     Ok(State::Beside { target, lines: BufWriter::new(file), path })
+}
+
+/// Neither waits for a pipe's reader, nor has a terminal become ours.
+fn open_straight(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = File::options().write(true).custom_flags(flags).open(path);
+    file.map_err(|error| match fs::metadata(path).map(|there| there.file_type()) {
+        Ok(kind) if kind.is_fifo() && error.raw_os_error() == Some(libc::ENXIO) => {
+            io::Error::other("nobody reads it")
+        }
+        _ => error,
+    })
+}
+
+/// Writes all of `line`, and waits until `deadline` for whoever takes it.
+fn write_by(deadline: Instant, file: &mut File, mut line: &[u8]) -> io::Result<()> {
+    while !line.is_empty() {
+        match file.write(line) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => line = line.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(io::Error::other("not all of it was taken in time"));
+                }
+                let mut awaited = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
+                // However it ends, the next try tells.
+                poll(&mut awaited, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)).ok();
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// What `path` leads to, which need not be there yet.

@@ -15,7 +15,7 @@ use crate::support::collector::{
     Collector, GrpcAnswer, HttpAnswer, closed, full, full_on, listener, silent, tunnel,
 };
 use crate::support::export::{Export, a_span, folder, line, span};
-use crate::support::toolbox::program;
+use crate::support::toolbox::{program, with_a_silent_name_server};
 
 fn http(address: SocketAddr) -> String {
     format!("http://{address}")
@@ -78,36 +78,12 @@ fn connection_that_never_completes(#[values(Grpc, HttpProtobuf)] protocol: Proto
         .said("no connection within 1000 ms");
 }
 
-/// A name server that takes every question and answers none, in namespaces of their own.
 #[rstest]
 fn name_that_never_resolves(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
-    let folder = folder(&format!("resolve-{protocol:?}"));
-    let resolv_conf = folder.join("resolv.conf");
-    std::fs::write(&resolv_conf, "nameserver 192.0.2.1\noptions timeout:30 attempts:5\n").unwrap();
-    let unshare = program("unshare", "util-linux");
-    let may = Command::new(&unshare).args(["--mount", "--net", "true"]).status().unwrap();
-    assert!(may.success(), "namespaces need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN");
-    program("ip", "iproute2");
-    // A neighbour that is known but not there: packets to it go, and nothing comes.
-    let script = "set -e; mount --bind \"$0\" /etc/resolv.conf; ip link set lo up
-        ip link add black-hole type dummy 2>/dev/null || ip tuntap add black-hole mode tap
-        ip address add 192.0.2.2/24 dev black-hole
-        ip link set black-hole up
-        ip neighbour add 192.0.2.1 lladdr 02:00:00:00:00:01 dev black-hole
-        exec \"$@\"";
-    let ended = Export::of_a_span()
-        .to("http://collector.example:4317")
-        .over(protocol)
-        .by(&[
-            unshare.to_str().unwrap(),
-            "--mount",
-            "--net",
-            "sh",
-            "-c",
-            script,
-            resolv_conf.to_str().unwrap(),
-        ])
-        .run();
+    let wrapper = with_a_silent_name_server(&folder(&format!("resolve-{protocol:?}")));
+    let wrapper: Vec<_> = wrapper.iter().map(String::as_str).collect();
+    let ended =
+        Export::of_a_span().to("http://collector.example:4317").over(protocol).by(&wrapper).run();
     ended
         .failed()
         .after(Duration::from_secs(1))

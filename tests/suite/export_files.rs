@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -697,18 +697,17 @@ fn files_that_cannot_be_written() {
 fn a_pipe_is_written_to_as_it_is() {
     let pipe = folder("pipe").join("pipe");
     succeed(Command::new("mkfifo").arg(&pipe));
-    let reader = std::thread::spawn({
-        let pipe = pipe.clone();
-        move || {
-            let mut text = String::new();
-            File::open(pipe).unwrap().read_to_string(&mut text).unwrap();
-            text
-        }
-    });
+    let nobody = JsonLines::create(&pipe).unwrap_err().to_string();
+    assert!(nobody.ends_with(": nobody reads it"), "{nobody}");
+    let nonblocking = nix::libc::O_NONBLOCK;
+    let reader = File::options().read(true).custom_flags(nonblocking).open(&pipe).unwrap();
     let file = JsonLines::create(&pipe).unwrap();
     file.send(one_request(), soon()).unwrap();
-    file.finish().unwrap();
-    assert!(reader.join().unwrap().ends_with("}\n"));
+    let late = (0..1000).find_map(|_| file.send(one_request(), Instant::now()).err()).unwrap();
+    assert!(late.to_string().ends_with(": not all of it was taken in time"), "{late}");
+    drop(file);
+    let text = std::io::read_to_string(reader).unwrap();
+    assert!(text.lines().next().unwrap().ends_with('}'));
 }
 
 #[test]

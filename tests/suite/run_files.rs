@@ -1,14 +1,17 @@
 //! The files that a run writes: logs, records, and what can be no such file.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
+use nix::libc;
 use nix::sys::resource::Resource;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use rstest::rstest;
 
+use crate::support::full_pipe;
 use crate::support::startup::{Over, Startup, Trace, startup};
 
 /// A run whose only server would leave a file, and be ready.
@@ -54,6 +57,17 @@ fn what_is_no_log_is_refused(#[case] what: &str) {
 }
 
 #[test]
+fn a_log_that_became_a_pipe_is_not_read() {
+    startup()
+        .args(["--log-dir", "."])
+        .server("one", "rm one.log; mkfifo one.log; exit 3", "tcp://127.0.0.1:9", "")
+        .run()
+        .exits(1)
+        .says(&["one exited with status 3"])
+        .within(30);
+}
+
+#[test]
 fn a_device_takes_a_log() {
     let starts = starts().args(["--log-dir", "."]);
     symlink("/dev/null", starts.folder().join("one.log")).unwrap();
@@ -61,10 +75,10 @@ fn a_device_takes_a_log() {
 }
 
 #[rstest]
-#[case::no_folder("no/out.jsonl", "No such file or directory (os error 2)")]
-#[case::no_folder_but_a_file("serve.py/out.jsonl", "Not a directory (os error 20)")]
-#[case::a_folder(".", "Is a directory (os error 21)")]
-#[case::a_link_to_no_folder("link", "No such file or directory (os error 2)")]
+#[case::no_folder("no/out.jsonl", "No such file or directory")]
+#[case::no_folder_but_a_file("serve.py/out.jsonl", "Not a directory")]
+#[case::a_folder(".", "Is a directory")]
+#[case::a_link_to_no_folder("link", "No such file or directory")]
 fn a_record_that_could_not_be_written_is_refused(#[case] out: &str, #[case] why: &str) {
     let starts = starts().out(out);
     symlink("no/out.jsonl", starts.folder().join("link")).unwrap();
@@ -87,6 +101,33 @@ fn a_record_may_be_no_file() {
     Trace::of(line).only("gym.startup");
 }
 
+#[test]
+fn a_record_that_nobody_takes_holds_up_nobody() {
+    let starts = starts().out("fifo");
+    mkfifo(&starts.folder().join("fifo"), Mode::S_IRWXU).unwrap();
+    let words = "gym-startup: --out: fifo: nobody reads it\n";
+    starts.run().exits(0).says(&[words]).within(30);
+
+    let (_reader, full) = full_pipe();
+    let starts = self::starts().out("/dev/stdout").with(|run| run.fd(1, full));
+    let words = "gym-startup: --out: /dev/stdout: not all of it was taken in time\n";
+    starts.run().exits(0).says(&[words]).within(30);
+}
+
+#[test]
+fn a_record_goes_to_whoever_reads_the_pipe() {
+    let starts = starts().out("fifo");
+    let fifo = starts.folder().join("fifo");
+    mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let mut reader = fs::File::options();
+    let mut reader = reader.read(true).custom_flags(libc::O_NONBLOCK).open(fifo).unwrap();
+    starts.run().exits(0);
+    let mut line = Vec::new();
+    reader.read_to_end(&mut line).unwrap();
+    let line = gym_stamp::telemetry::json::read_line(&line).unwrap();
+    Trace::of(line).only("gym.startup");
+}
+
 /// Of a disk that is full they would get the same error, and no signal.
 #[test]
 fn files_that_may_not_grow_end_nobody() {
@@ -97,7 +138,8 @@ fn files_that_may_not_grow_end_nobody() {
         .with(|run| run.fd(1, stdout).limit(Resource::RLIMIT_FSIZE, 1000, 1000))
         .run()
         .exits(124)
-        .says(&["gym-startup: --out: out.jsonl: File too large (os error 27)\n"])
+        .says(&["gym-startup: --out: out.jsonl: File too large\n"])
+        .says(&["gym-startup: standard output: File too large: not all of it is there\n"])
         .says(&["gym-startup: two was not ready "]);
     assert_eq!(fs::metadata(over.ended.folder().join("stdout")).unwrap().len(), 1000);
     assert!(!over.ended.folder().join("out.jsonl").exists());

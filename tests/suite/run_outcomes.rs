@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -194,6 +195,23 @@ fn a_second_interrupt_kills_at_once() {
         .within(30);
 }
 
+/// Nobody has interrupted it before.
+#[test]
+fn the_first_interrupt_of_an_end_kills_nobody() {
+    let command =
+        "trap 'touch interrupted; while [ ! -e go ]; do sleep 0.1; done; touch ended; exit' INT
+        python3 -S serve.py unix=socket & while :; do sleep 0.1; done";
+    let started = startup()
+        .server("one", command, "unix:socket", "")
+        .args(["--exit-when-ready", "--grace", "100s"])
+        .spawn()
+        .until_there_is("interrupted")
+        .signal(Signal::SIGINT);
+    std::thread::sleep(Duration::from_millis(300));
+    std::fs::write(started.folder().join("go"), "").unwrap();
+    started.until_there_is("ended").wait().exits(0).within(30);
+}
+
 #[test]
 fn the_stubborn_are_killed_when_their_grace_is_over() {
     startup()
@@ -305,6 +323,39 @@ fn the_server_of_another_run_is_not_ours() {
     let words = ["is not victim but python3", "End it, or have victim"];
     victim.wait().exits(1).outcome("failed").says(&words);
     other.recorded().signal(Signal::SIGTERM).wait().exits(143).outcome("ready");
+}
+
+#[test]
+fn the_unix_socket_of_another_run_is_not_ours() {
+    let victim = startup()
+        .server("victim", "touch launched; exec sleep 1000", "unix:socket", "")
+        .args(["--exit-when-ready"])
+        .spawn()
+        .until_there_is("launched");
+    let path = victim.folder().join("socket").display().to_string();
+    let command = serve(1, &format!("unix={path}"));
+    let other = startup().server("other", &command, &format!("unix:{path}"), "").spawn();
+    victim.wait().exits(1).outcome("failed").says(&["but python3 (process "]);
+    other.recorded().signal(Signal::SIGTERM).wait().exits(143).outcome("ready");
+}
+
+#[test]
+fn who_answers_on_a_unix_socket_and_is_of_no_launch_may_do_so_for_the_server() {
+    let server = startup()
+        .server("one", "touch launched; exec sleep 1000", "unix:socket", "")
+        .args(["--exit-when-ready"])
+        .spawn()
+        .until_there_is("launched");
+    let _listener = UnixListener::bind(server.folder().join("socket")).unwrap();
+    server.wait().exits(0).outcome("ready");
+}
+
+#[test]
+fn a_unix_socket_that_somebody_else_answers_on() {
+    let startup = startup().server("one", "exec sleep 1000", "unix:socket", "");
+    let _listener = UnixListener::bind(startup.folder().join("socket")).unwrap();
+    let holder = format!("(process {})", std::process::id());
+    startup.run().exits(1).outcome("failed").says(&["nothing was started", &holder]);
 }
 
 #[test]

@@ -192,6 +192,18 @@ fn a_stdout_that_nobody_reads_keeps_nothing_from_stderr() {
 }
 
 #[test]
+fn a_stdout_that_has_no_room_is_told_of_once() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let over = startup()
+        .with(|run| run.fd(1, full))
+        .one("tcp://127.0.0.1:9", &["bash", "-c", "echo a; sleep 0.2; echo b; exit 3"])
+        .run()
+        .exits(3);
+    let words = "gym-startup: standard output: No space left on device: not all of it is there\n";
+    assert_eq!(over.ended.stderr_text().matches(words).count(), 1, "{}", over.ended);
+}
+
+#[test]
 fn lines_of_both_streams_in_one_pipe_stay_whole() {
     let (reader, writer) = std::io::pipe().unwrap();
     let reading = slowly(reader);

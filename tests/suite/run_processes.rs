@@ -7,13 +7,15 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::resource::Resource;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
 
 use crate::support::startup::{Started, Startup, free_port, serve, startup};
-use crate::support::toolbox::{program, python_venv};
+use crate::support::toolbox::{program, python_venv, with_a_silent_name_server};
 use crate::support::{Terminal, now_ns};
 
 /// A server, what it started in a session of its own, and what it left behind.
@@ -390,6 +392,43 @@ fn servers_that_were_to_ignore_an_interrupt_are_terminated_at_once() {
         .wait()
         .exits(143)
         .within(30);
+}
+
+#[test]
+fn so_they_are_where_the_keeper_is_lost() {
+    let started = startup()
+        .with(|run| run.ignored(Signal::SIGINT))
+        .args(["--grace", "100s"])
+        .server("one", "exec sleep 1000", "tcp://127.0.0.1:9", "")
+        .spawn()
+        .until(1, "sleep\u{0}1000");
+    kill(Pid::from_raw(started.keeper()), Signal::SIGKILL).unwrap();
+    started.wait().exits(1).within(30);
+}
+
+#[test]
+fn a_name_server_that_does_not_answer_holds_up_no_end() {
+    let run = startup().args(["--grace", "30s"]);
+    let wrapper = with_a_silent_name_server(run.folder());
+    run.with(|run| run.under(wrapper))
+        .server("one", "exec sleep 1000", "http://server.example/", "")
+        .spawn()
+        .until(1, "sleep\u{0}1000")
+        .signal(Signal::SIGTERM)
+        .wait()
+        .exits(143)
+        .within(30);
+}
+
+#[test]
+fn without_threads_nothing_is_started() {
+    let over = startup()
+        .with(|run| run.without_system_call(libc::SYS_clone3, Errno::EAGAIN))
+        .server("one", "touch started", "tcp://127.0.0.1:9", "")
+        .run()
+        .exits(1)
+        .says(&["gym-startup: nothing was started: Resource temporarily unavailable\n"]);
+    assert!(!over.ended.folder().join("started").exists());
 }
 
 #[test]

@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{DEFAULT_TIMEOUT, Problem, Ready, Server, check, time};
+use crate::words::plain;
 
 /// A file that is larger is no fleet file.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -28,7 +29,7 @@ pub fn read(path: &Path) -> Result<Vec<Server>, Vec<Problem>> {
         let (before, _) = bytes.split_at_checked(error.valid_up_to()).unwrap_or_default();
         vec![Problem::of_file(path, Some(line_after(before)), "", "not UTF-8, which TOML is")]
     })?;
-    let folder = path::absolute(path).map_err(|error| whole(error.to_string()))?;
+    let folder = path::absolute(path).map_err(|error| whole(plain(error)))?;
     let folder = folder.parent().unwrap_or(&folder).to_owned();
     let mut reader = Reader { path, text, folder, problems: Vec::new() };
     let servers = reader.fleet();
@@ -44,7 +45,7 @@ fn content(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
     match read {
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(plain(error)),
         Ok(_) if bytes.len() as u64 == LARGEST => Err("16 MiB or more: no fleet file".to_owned()),
         Ok(_) => Ok(bytes),
     }
@@ -186,7 +187,7 @@ impl<'t> Reader<'t> {
         let why = match path.metadata() {
             Ok(it) if it.is_dir() => return path,
             Ok(_) => "not a directory".to_owned(),
-            Err(error) => error.to_string(),
+            Err(error) => plain(error),
         };
         let from =
             if Path::new(&cwd).is_relative() { ", from the fleet file's folder" } else { "" };
@@ -436,7 +437,7 @@ mod tests {
         DIR/fleet.toml:7: ready: "127.0.0.1:8001": no scheme; it is http://HOST:PORT/PATH, https://HOST:PORT/PATH, tcp://HOST:PORT or unix:/PATH
         DIR/fleet.toml:9: name: "b/c" cannot be a name; it may become the name of a log file: no /, no control characters
         DIR/fleet.toml:10: command: empty; it is a line for bash, or a list of a program and its arguments
-        DIR/fleet.toml:11: cwd: DIR/nowhere: No such file or directory (os error 2), from the fleet file's folder
+        DIR/fleet.toml:11: cwd: DIR/nowhere: No such file or directory, from the fleet file's folder
         DIR/fleet.toml:12: ready: "ftp://127.0.0.1:8001/": an unknown scheme; it is http://HOST:PORT/PATH, https://HOST:PORT/PATH, tcp://HOST:PORT or unix:/PATH
         DIR/fleet.toml:13: expect: 42 is not an HTTP status; they are 100 to 599
         DIR/fleet.toml:14: timeout: "5 parsecs" is not a time; it takes a number of seconds, or a time such as 90s, 5m, 1m 30s, 500ms
@@ -483,11 +484,9 @@ mod tests {
         assert_snapshot!(problems(b"\n\n\xff"), @"DIR/fleet.toml:3: not UTF-8, which TOML is");
         let folder = tempfile::tempdir().unwrap();
         let no_file = read(&folder.path().join("fleet.toml")).unwrap_err();
-        assert!(
-            no_file[0].to_string().ends_with("fleet.toml: No such file or directory (os error 2)")
-        );
+        assert!(no_file[0].to_string().ends_with("fleet.toml: No such file or directory"));
         let no_file = read(folder.path()).unwrap_err();
-        assert!(no_file[0].to_string().ends_with(": Is a directory (os error 21)"));
+        assert!(no_file[0].to_string().ends_with(": Is a directory"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::events::Stream;
 use crate::fleet::Server;
 use crate::logs;
 use crate::process::{self, Role};
+use crate::words::plain;
 
 /// The variables of an outer launch, which say nothing of this one.
 pub const OUTER: [&str; 4] =
@@ -66,13 +67,13 @@ pub fn launch(
     at_ns: u64,
     output: &mut Output,
 ) -> Result<Launched, (String, u8)> {
-    let of_system = |error: io::Error| (plain(&error), NOT_EXECUTABLE);
+    let of_system = |error: io::Error| (plain(error), NOT_EXECUTABLE);
     let plan = orders.plan.servers.get(number).ok_or_else(|| of_system(Errno::EINVAL.into()))?;
     let mut command = command(orders, plan, number, at_ns);
     if let Some(folder) = orders.plan.log_dir.as_deref() {
         let path = logs::path(folder, plan);
         let named =
-            |error: io::Error| (format!("{}: {}", path.display(), plain(&error)), NOT_EXECUTABLE);
+            |error: io::Error| (format!("{}: {}", path.display(), plain(error)), NOT_EXECUTABLE);
         let log = logs::open(&path).map_err(named)?;
         let from = log.metadata().map_or(0, |it| it.len());
         command.stderr(log.try_clone().map_err(of_system)?).stdout(log);
@@ -117,13 +118,7 @@ fn spawn(command: &mut Command, orders: &Orders, plan: &Server) -> Result<Pid, (
         let program = plan.command.first().map(|it| it.to_string_lossy()).unwrap_or_default();
         match error.kind() {
             io::ErrorKind::NotFound => (format!("{program}: command not found"), NOT_FOUND),
-            _ => (format!("{program}: {}", plain(&error)), NOT_EXECUTABLE),
+            _ => (format!("{program}: {}", plain(error)), NOT_EXECUTABLE),
         }
     })
-}
-
-/// The error without Rust's "(os error 2)".
-fn plain(error: &io::Error) -> String {
-    let words = error.to_string();
-    words.split(" (os error").next().unwrap_or_default().to_owned()
 }

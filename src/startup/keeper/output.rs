@@ -1,5 +1,6 @@
 //! What servers write: on its way to the front, and the last of it kept.
 
+use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,12 +12,13 @@ use tokio::task::JoinSet;
 
 use super::link::{Frame, HEADER, Outlet};
 use crate::events::Stream;
+use crate::logs;
 
 /// How many lines tell how a server ended.
 const LAST_LINES: usize = 20;
 /// How many of them stderr keeps however much stdout writes: the reason is mostly there.
 const LAST_OF_STDERR: usize = 10;
-/// What of them is kept, in bytes.
+/// What all of them have together, in bytes; one line may be as long.
 const LAST_BYTES: usize = 8 * 1024;
 /// What is read at once. One such buffer serves all pipes.
 const CHUNK: usize = 64 * 1024;
@@ -41,11 +43,10 @@ impl Tail {
         }
         for piece in chunk.get(skipped..).unwrap_or_default().split_inclusive(|&b| b == b'\n') {
             begun.extend(piece);
+            begun.drain(..begun.len().saturating_sub(LAST_BYTES));
             if piece.ends_with(b"\n") {
                 self.lines.push_back((stream, std::mem::take(begun)));
                 shorten(&mut self.lines);
-            } else if begun.len() > LAST_BYTES {
-                begun.clear();
             }
         }
     }
@@ -61,10 +62,13 @@ impl Tail {
     }
 }
 
-/// Lets go of the oldest lines that are too many.
-fn shorten<L>(lines: &mut VecDeque<(Stream, L)>) {
+/// Lets go of the oldest lines that are too many, or too much.
+fn shorten<L: Borrow<Vec<u8>>>(lines: &mut VecDeque<(Stream, L)>) {
     let of_stdout = |(stream, _): &(Stream, L)| *stream == Stream::Out;
-    while lines.len() > LAST_LINES {
+    let bytes = |lines: &VecDeque<(Stream, L)>| -> usize {
+        lines.iter().map(|(_, line)| line.borrow().len()).sum()
+    };
+    while lines.len() > LAST_LINES || lines.len() > 1 && bytes(lines) > LAST_BYTES {
         let of_stderr = lines.len() - lines.iter().filter(|it| of_stdout(it)).count();
         let spared = of_stderr <= LAST_OF_STDERR;
         let oldest = if spared { lines.iter().position(of_stdout) } else { None };
@@ -79,7 +83,7 @@ fn text(line: &[u8]) -> String {
 /// The last lines of the file `path`, beyond the `from` bytes that were there before.
 pub fn last_lines(path: &Path, from: u64) -> Vec<String> {
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = std::fs::File::open(path)?;
+        let mut file = logs::read(path)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(from.max(length.saturating_sub(LAST_BYTES as u64))))?;
         let mut end = Vec::new();
@@ -218,5 +222,15 @@ mod tests {
         let errors = (1..=21).map(|number| (Stream::Err, format!("e{number}\n")));
         let last: Vec<_> = (2..=21).map(|number| format!("e{number}")).collect();
         assert_eq!(last_of(words.into_iter().chain(errors)), last.join(" "));
+    }
+    #[test]
+    fn long_lines_leave_fewer_of_them() {
+        let line = |number| (Stream::Err, format!("{number}{}\n", "x".repeat(LAST_BYTES / 4)));
+        let last = last_of((1..=9).map(line).chain([(Stream::Err, "end".to_owned())]));
+        let begins: Vec<_> = last.split(' ').filter_map(|line| line.get(..1)).collect();
+        assert_eq!(begins, ["7", "8", "9", "e"]);
+        let longest = "x".repeat(3 * LAST_BYTES);
+        let pieces = [longest.get(1..).unwrap_or_default(), "y\n"].map(str::to_owned);
+        assert_eq!(last_of(pieces.map(|it| (Stream::Out, it))).len(), LAST_BYTES - 1);
     }
 }

@@ -1,15 +1,23 @@
 //! Whose processes and sockets are: an answer is not always the server's.
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::AsRawFd;
+
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket};
 
 use super::listeners::Ports;
 use super::{Keeper, sight};
+use crate::fleet::Ready;
 use crate::probe;
 use crate::proc::{self, Named, Process, Processes, own_pid};
 
 impl Keeper {
     /// Who already listens where the server number `number` will, if that can be seen.
     pub(super) fn holder(&self, number: usize) -> Option<Named> {
+        if let Some(pid) = self.unix_listener(number) {
+            return Named::of(pid);
+        }
         let ports = self.listeners.ports()?;
         let sockets = self.sockets(number, &ports)?;
         let processes = Processes::now();
@@ -26,6 +34,10 @@ impl Keeper {
         processes: &Processes,
         by_server: &HashMap<usize, Vec<Process>>,
     ) -> Option<Named> {
+        if let Some(pid) = self.unix_listener(number) {
+            let is_ours = || processes.below(own_pid()).iter().any(|it| it.pid == pid);
+            return Named::of(pid).filter(|_| self.is_stranger(pid) && !is_ours());
+        }
         let sockets = self.sockets(number, ports)?;
         let its_own = by_server.get(&number).map_or(&[][..], Vec::as_slice);
         if its_own.iter().any(|process| !held(process.pid, sockets).is_empty()) {
@@ -73,6 +85,20 @@ impl Keeper {
             let mut launches = self.servers.iter().filter_map(|server| server.launch);
             launches.all(|launch| launch.spawn_ns != spawn_ns)
         })
+    }
+
+    /// Who listens on the Unix socket of the server number `number`: the kernel tells it to whoever
+    /// connects.
+    fn unix_listener(&self, number: usize) -> Option<i32> {
+        let Ready::Unix { path, .. } = &self.orders.plan.servers.get(number)?.ready else {
+            return None;
+        };
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None).ok()?;
+        connect(socket.as_raw_fd(), &UnixAddr::new(&**path).ok()?).ok()?;
+        let pid = getsockopt(&socket, PeerCredentials).ok()?.pid();
+        // One that cannot be seen from here has none.
+        (pid > 0).then_some(pid)
     }
 
     /// The sockets that listen where the server number `number` should, on this machine.

@@ -13,8 +13,9 @@ use crate::view::Names;
 
 /// What is read at once: while it is written, nothing is taken from the keeper.
 const CHUNK: usize = 64 * 1024;
-/// A line that is longer is cut in two.
-const LONGEST_LINE: usize = 1024 * 1024;
+/// A line that is longer is cut in two. As much is kept for each stream of each server: enough for
+/// a traceback or a document in one line, and of a large fleet not too much for its machine.
+const LONGEST_LINE: usize = 256 * 1024;
 
 /// Where the lines of one stream go.
 pub enum Sink {
@@ -24,23 +25,29 @@ pub enum Sink {
 }
 
 impl Sink {
-    fn take(&mut self, lines: &mut Vec<u8>) {
+    /// Writes `lines`, and has `say` say what is lost of them for the first time.
+    fn take(&mut self, lines: &mut Vec<u8>, say: impl Fn(String)) {
         match self {
             _ if lines.is_empty() => {}
-            Self::Own(channel) => channel.write(lines),
+            Self::Own(channel) => {
+                channel.write(lines);
+                channel.loss().into_iter().for_each(say);
+            }
             Self::Shared(watcher, stream) => watcher.lock().lines(*stream, lines),
         }
         lines.clear();
     }
 }
 
-/// Forwards what comes out of `output`, and tells `dropped` how many bytes of which server did not.
+/// Forwards what comes out of `output`, tells `dropped` how many bytes of which server did not, and
+/// has `say` say what else is to be known.
 /// Returns, at its end, whether that is the end of what the servers wrote.
 pub fn forward(
     output: UnixStream,
     names: &Names,
     mut sink: Sink,
     dropped: impl Fn(usize, u64),
+    say: impl Fn(String),
 ) -> bool {
     let mut lines = Vec::new();
     let mut begun = HashMap::new();
@@ -51,14 +58,14 @@ pub fn forward(
             end => break end,
         }
         if output.buffer().is_empty() || lines.len() >= CHUNK {
-            sink.take(&mut lines);
+            sink.take(&mut lines, &say);
         }
     };
     let is_whole = end.is_ok() && begun.is_empty();
     for (server, line) in begun.into_iter().filter(|(_, line)| !line.is_empty()) {
         names.add(server, &line, &mut lines);
     }
-    sink.take(&mut lines);
+    sink.take(&mut lines, &say);
     is_whole
 }
 

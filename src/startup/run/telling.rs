@@ -1,5 +1,6 @@
 //! Tells the watcher, on threads of its own: a terminal may block for as long as it likes.
 
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +54,11 @@ enum Told {
 
 impl Telling {
     /// Tells those at `screen` from now on, and forwards what comes through `out` and `err`.
-    pub fn start(screen: Screen, out: UnixStream, err: UnixStream) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The system's, if there can be no more threads.
+    pub fn start(screen: Screen, out: UnixStream, err: UnixStream) -> io::Result<Self> {
         let watcher = Shared::new(screen.watcher);
         let (to_tell, to_be_told) = channel();
         let (told, all_told) = channel();
@@ -68,19 +73,21 @@ impl Telling {
             (Stream::Err, err, screen.names_err, sink_err),
         ] {
             let (to_tell, output_over) = (to_tell.clone(), output_over.clone());
-            thread::spawn(move || {
+            thread::Builder::new().spawn(move || {
                 let dropped = |server, bytes| {
                     to_tell.send(Told::Dropped { server, stream, bytes }).unwrap_or_default();
                 };
+                let say = |words| to_tell.send(Told::Words(words)).unwrap_or_default();
                 // It ends when the keeper does.
-                output_over.send(forward(output, &names, sink, dropped)).unwrap_or_default();
-            });
+                let is_whole = forward(output, &names, sink, dropped, say);
+                output_over.send(is_whole).unwrap_or_default();
+            })?;
         }
-        thread::spawn(move || {
+        thread::Builder::new().spawn(move || {
             tell(&watcher, &to_be_told);
             told.send(()).unwrap_or_default();
-        });
-        Self { to_tell, told: all_told, output_ended }
+        })?;
+        Ok(Self { to_tell, told: all_told, output_ended })
     }
 
     pub fn event(&self, event: Event) {

@@ -15,8 +15,6 @@ use crate::words::{counted, date, duration, wrapped};
 
 /// Where neither a terminal nor COLUMNS says how wide it is.
 const USUAL_WIDTH: usize = 100;
-/// Whatever COLUMNS says: nobody has a wider one.
-const WIDEST: usize = 1_000;
 /// More servers than this are folded in the waterfall.
 const MOST_CHILDREN: usize = 12;
 /// More servers than this are summed up first.
@@ -32,12 +30,9 @@ pub const FAINT: Style = Style::new().dimmed();
 /// What standard output can show.
 pub fn look() -> Look {
     let env = |name: &str| std::env::var_os(name);
-    let columns = env("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok());
-    let width = terminal::size_of(io::stdout()).map(|(width, _)| width).or(columns);
-    let width = width.filter(|width| *width > 0);
     let is_terminal = io::IsTerminal::is_terminal(&io::stdout());
     Look {
-        width: width.unwrap_or(USUAL_WIDTH).min(WIDEST),
+        width: terminal::width(io::stdout(), USUAL_WIDTH),
         unicode: terminal::is_unicode(&env),
         colour: is_terminal && terminal::colours(&env),
         most_children: MOST_CHILDREN,

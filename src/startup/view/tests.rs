@@ -70,14 +70,13 @@ impl Screen {
 fn view(plan: &Plan, live: bool) -> (View, Screen) {
     let screen = Screen::default();
     let surroundings = Surroundings {
-        size: || Some((80, 24)),
+        size: || (80, 24),
         is_in_background: || false,
         clock: || EPOCH,
-        columns: None,
         unicode: true,
     };
-    let out = Some(Channel::new(screen.clone(), live, false));
-    let err = Channel::new(screen.clone(), live, false);
+    let out = Some(Channel::new("standard output", screen.clone(), live, false));
+    let err = Channel::new("standard error", screen.clone(), live, false);
     (View::new(plan, out, err, live, surroundings), screen)
 }
 
@@ -254,7 +253,7 @@ fn lines_go_above_the_view_and_the_view_goes_at_the_end() {
 fn a_view_that_a_narrower_terminal_has_wrapped_is_erased_whole() {
     static WIDTH: AtomicUsize = AtomicUsize::new(80);
     let (mut view, screen) = view(&plan(&["reward"]), true);
-    view.surroundings.size = || Some((WIDTH.load(Ordering::Relaxed), 24));
+    view.surroundings.size = || (WIDTH.load(Ordering::Relaxed), 24);
     view.event(&spawned(0));
     view.event(&Event::NotYet { server: 0, at_ns: at(0), answer: "long ".repeat(20) });
     view.draw();
@@ -304,7 +303,7 @@ fn nobody_reads_and_nothing_else_happens() {
         }
     }
     let (mut view, screen) = view(&plan(&["reward"]), true);
-    view.err = Channel::new(Closed, true, true);
+    view.err = Channel::new("standard error", Closed, true, true);
     view.event(&spawned(0));
     view.lines(Stream::Err, b"lost\n");
     view.lines(Stream::Out, b"kept\n");
@@ -312,4 +311,27 @@ fn nobody_reads_and_nothing_else_happens() {
     view.startup(&[]);
     view.over();
     assert_eq!(screen.text(), "kept\n");
+}
+
+#[test]
+fn what_could_not_be_written_is_told_once_where_it_can_be() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (mut view, screen) = view(&plan(&["reward"]), false);
+    view.out = Some(Channel::new("standard output", Full, false, false));
+    view.lines(Stream::Out, b"lost\n");
+    view.lines(Stream::Out, b"lost too\n");
+    view.say("more");
+    view.over();
+    assert_snapshot!(screen.text(), @r"
+    gym-startup: standard output: no storage space: not all of it is there
+    gym-startup: more
+    ");
 }

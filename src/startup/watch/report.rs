@@ -1,5 +1,6 @@
 //! What is told of the startup that was watched: spans, and words.
 
+use std::io;
 use std::time::Duration;
 
 use gym_stamp::contract::{self, MainStart};
@@ -107,9 +108,8 @@ impl<'a> Report<'a> {
         let env = |name: &str| std::env::var_os(name);
         let mut err = Channel::stderr();
         if !self.spans.is_empty() {
-            let columns = env("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok());
             let look = Look {
-                width: terminal::size().map(|(width, _)| width).or(columns).unwrap_or(USUAL_WIDTH),
+                width: terminal::width(io::stderr(), USUAL_WIDTH),
                 unicode: terminal::is_unicode(&env),
                 colour: err.colour,
                 most_children: usize::MAX,

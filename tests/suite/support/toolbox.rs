@@ -27,6 +27,26 @@ pub fn program(program: &str, package: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{program} is missing: apt-get install {package}"))
 }
 
+/// What runs a program where a name server takes every question and answers none, in namespaces of
+/// its own. `folder` gets a file for it.
+pub fn with_a_silent_name_server(folder: &Path) -> Vec<String> {
+    let resolv_conf = folder.join("resolv.conf");
+    fs::write(&resolv_conf, "nameserver 192.0.2.1\noptions timeout:30 attempts:5\n").unwrap();
+    let unshare = program("unshare", "util-linux").to_str().unwrap().to_owned();
+    let may = Command::new(&unshare).args(["--mount", "--net", "true"]).status().unwrap();
+    assert!(may.success(), "namespaces need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN");
+    program("ip", "iproute2");
+    // A neighbour that is known but not there: packets to it go, and nothing comes.
+    let script = "set -e; mount --bind \"$0\" /etc/resolv.conf; ip link set lo up
+        ip link add black-hole type dummy 2>/dev/null || ip tuntap add black-hole mode tap
+        ip address add 192.0.2.2/24 dev black-hole
+        ip link set black-hole up
+        ip neighbour add 192.0.2.1 lladdr 02:00:00:00:00:01 dev black-hole
+        exec \"$@\"";
+    let resolv_conf = resolv_conf.to_str().unwrap();
+    [&unshare, "--mount", "--net", "sh", "-c", script, resolv_conf].map(str::to_owned).into()
+}
+
 /// Makes `target/tools/NAME-HASH` once, whoever comes first, and returns it.
 ///
 /// `recipe` is everything that decides the content: a changed recipe is a new folder. `make` fills
