@@ -167,8 +167,11 @@ fn table(rows: &[Row], now_ns: u64) -> String {
     columns::lines(&columns, &rows, usize::MAX, unicode).join("\n") + "\n"
 }
 
-/// The time, with its date where that is not today's.
+/// The time, with its date where that is not today's; none for more than could be read.
 fn local_time(ns: u64, now_ns: u64, zone: &TimeZone) -> Option<String> {
+    if ns == u64::MAX {
+        return None;
+    }
     let local = |ns: u64| {
         let time = Timestamp::from_nanosecond(ns.into()).ok()?;
         Some(time.to_zoned_datetime(zone.clone()))
@@ -194,6 +197,6 @@ mod tests {
         ] {
             assert_eq!(local_time(ns, now_ns, &zone).as_deref(), Some(text), "{ns}");
         }
-        assert_eq!(local_time(u64::MAX, now_ns, &zone).as_deref(), Some("2554-07-22 01:34:33"));
+        assert_eq!(local_time(u64::MAX, now_ns, &zone), None);
     }
 }
