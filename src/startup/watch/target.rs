@@ -86,7 +86,7 @@ impl Target {
                 format!("{} (process {})", harmless(name, true), process.pid)
             }
             (Some(process), None) => format!("process {}", process.pid),
-            (None, name) => name.unwrap_or("the server").to_owned(),
+            (None, name) => harmless(name.unwrap_or("the server"), true).into_owned(),
         }
     }
 
