@@ -1,13 +1,13 @@
 //! The stages of a startup by their places, so that those of many servers, or of two startups, can
 //! be put side by side.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
 use gym_stamp::spans::SERVER_TYPE;
 
 use super::startup::{REPORT, ROOT, SERVER, Span, Startup, WORKER};
+use crate::words::cut;
 
 /// The place of a server from its spawn to its first answer.
 pub const UNTIL_READY: &str = "until ready";
@@ -143,22 +143,15 @@ fn stage(name: &str) -> Option<(bool, String)> {
         ("gym.startup.", false, ""),
     ];
     spans.into_iter().find_map(|(before, is_servers, place)| {
-        name.strip_prefix(before).map(|stage| (is_servers, format!("{place}{}", short(stage))))
+        name.strip_prefix(before)
+            .map(|stage| (is_servers, format!("{place}{}", cut(stage, LONGEST_NAME))))
     })
 }
 
 /// The place of what is beneath a stage, if it is.
 fn step(name: &str, above: Option<&str>) -> String {
-    let name = short(name);
+    let name = cut(name, LONGEST_NAME);
     above.map_or_else(|| name.to_string(), |above| format!("{above} / {name}"))
-}
-
-/// A name, or as much of it as there is room for.
-fn short(name: &str) -> Cow<'_, str> {
-    match name.char_indices().nth(LONGEST_NAME) {
-        Some((end, _)) => Cow::Owned(name.get(..end).unwrap_or("").to_owned() + "…"),
-        None => Cow::Borrowed(name),
-    }
 }
 
 struct Tree<'s> {
