@@ -113,6 +113,14 @@ impl Stamped {
         self.spawn == other.spawn && self.setup_done == other.setup_done
     }
 
+    /// Whether one launch has started both.
+    pub fn is_of_launch_of(&self, other: &Self) -> bool {
+        match other.spawn.is_set() {
+            true => self.spawn == other.spawn,
+            false => self.has_stamps_of(other),
+        }
+    }
+
     pub fn pid(&self) -> i32 {
         self.process.pid
     }
@@ -260,6 +268,19 @@ mod tests {
             traceparent: None,
             name: None,
             worker: false,
+        }
+    }
+
+    #[test]
+    fn a_launch_is_known_by_its_spawn_or_else_by_the_end_of_its_setup() {
+        for (one, other, is_one) in [
+            ((Some("1"), None), (Some("1"), Some("3")), true),
+            ((Some("1"), Some("3")), (Some("2"), Some("3")), false),
+            ((None, Some("3")), (None, Some("3")), true),
+            ((None, Some("3")), (None, Some("4")), false),
+        ] {
+            let [one, other] = [one, other].map(|(spawn, setup_done)| stamped(spawn, setup_done));
+            assert_eq!(one.is_of_launch_of(&other), is_one, "{one:?} {other:?}");
         }
     }
 

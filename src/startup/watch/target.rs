@@ -161,12 +161,11 @@ impl Target {
         let mut its_own: HashSet<_> =
             Processes::now().below(process.pid).iter().map(|it| it.pid).collect();
         its_own.insert(process.pid);
-        let spawn = self.server.as_ref().map(|server| &server.spawn);
+        let is_of_its_launch =
+            |it: &Stamped| self.server.as_ref().is_some_and(|server| it.is_of_launch_of(server));
         let stamped: Vec<_> =
             here.iter().filter_map(|&pid| Stamped::read(pid).ok().flatten()).collect();
-        if here.iter().any(|pid| its_own.contains(pid))
-            || stamped.iter().any(|it| Some(&it.spawn) == spawn)
-        {
+        if here.iter().any(|pid| its_own.contains(pid)) || stamped.iter().any(is_of_its_launch) {
             return None;
         }
         let named = |pid: i32| {
@@ -184,7 +183,7 @@ impl Target {
     fn below(&self, root: Process) -> Option<Stamped> {
         let mut stamped = Stamped::from(root.pid);
         if let Some(server) = self.server.as_ref().filter(|server| server.setup_done.is_set()) {
-            stamped.retain(|it| it.setup_done.is_set() || it.spawn != server.spawn);
+            stamped.retain(|it| it.setup_done.is_set() || !it.is_of_launch_of(server));
             return latest(stamped).or_else(|| Some(server.clone()));
         }
         latest(stamped)
@@ -228,7 +227,7 @@ fn follow(server: &Stamped) -> Option<Stamped> {
             || if is_there_still { it.pid() == server.pid() } else { !server.setup_done.is_set() }
     };
     let of_its_launch =
-        |it: &Stamped| it.spawn == server.spawn && may_be_it(it) && is_there(it.process);
+        |it: &Stamped| it.is_of_launch_of(server) && may_be_it(it) && is_there(it.process);
     let latest = latest(found.into_iter().filter(of_its_launch).collect());
     // In the middle of an exec there is no environment, and some write over theirs.
     latest.or_else(|| is_there_still.then(|| server.clone()))
