@@ -17,7 +17,7 @@ pub fn write(
     // What a link leads to is replaced, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let before = fs::metadata(&path);
-    let is_replaced = before.as_ref().map_or(true, |it| it.is_file());
+    let is_replaced = before.as_ref().map_or_else(|_| !path.is_symlink(), |it| it.is_file());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let beside = is_replaced.then(|| {
         // As File::create has it, less the umask.
