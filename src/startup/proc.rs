@@ -206,14 +206,23 @@ impl fmt::Display for Named {
     }
 }
 
-/// The inodes of the sockets that a process has; none where that may not be read.
+/// The inodes of the sockets that a process has open.
+///
+/// # Errors
+///
+/// `PermissionDenied` where that may not be read; others where the process is gone.
+pub fn open_sockets(pid: i32) -> io::Result<Vec<u64>> {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+    let links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let inode =
+        |link: PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    Ok(links.filter_map(inode).collect())
+}
+
+/// The same, as socket diagnostics number them; none where that may not be read.
 pub fn sockets(pid: i32) -> HashSet<u32> {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let files = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
-    let inode = |file: PathBuf| {
-        file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u32>().ok()
-    };
-    files.filter_map(inode).collect()
+    let open = open_sockets(pid).unwrap_or_default();
+    open.into_iter().filter_map(|inode| inode.try_into().ok()).collect()
 }
 
 /// The processes that wait for somebody else's lock on a file.

@@ -23,6 +23,9 @@ use crate::words::{duration, fit, harmless};
 /// Names are cut to as many columns.
 const LONGEST_NAME: usize = 40;
 
+/// Of a launch in setup, and of a server that was launched without gym-stamp.
+const NOT_STAMPED: &str = "the end of its setup is not stamped yet";
+
 pub fn ps(args: &args::Ps) -> ExitCode {
     let census = Census::now();
     // No stamp that was read is later.
@@ -88,10 +91,11 @@ struct Row {
     serve_ns: Option<u64>,
     /// When the process itself was started, to a hundredth of a second.
     process_start_ns: Option<u64>,
+    /// For all that the stamps tell: without gym-stamp nothing says when it was done.
     in_setup: bool,
-    /// Until now, where it is not done.
     venv_setup_ns: Option<u64>,
-    /// Since its setup was done; where that is not known, since the process was started.
+    /// Since its setup was done; without such a stamp since the spawn, and where that is not known
+    /// either, since the process was started.
     running_ns: Option<u64>,
     ignored: Option<String>,
     /// As they stand in its environment.
@@ -106,9 +110,7 @@ impl Row {
             MainStart::SetupSeen { spawn_ns, setup_done_ns } => {
                 (setup_done_ns.checked_sub(spawn_ns), Some(setup_done_ns))
             }
-            MainStart::SpawnSeen { spawn_ns, .. } if in_setup => {
-                (now_ns.checked_sub(spawn_ns), None)
-            }
+            MainStart::SpawnSeen { spawn_ns, .. } if in_setup => (None, Some(spawn_ns)),
             _ => (None, process_start_ns),
         };
         Self {
@@ -152,9 +154,12 @@ fn table(rows: &[Row], now_ns: u64) -> String {
                 row.pid.to_string(),
                 if row.worker { format!("{name} (worker)") } else { name.into_owned() },
                 row.spawn_ns.and_then(|ns| local_time(ns, now_ns, &zone)).unwrap_or_default(),
-                length(row.venv_setup_ns) + if row.in_setup { " so far" } else { "" },
+                length(row.venv_setup_ns),
                 length(row.running_ns),
-                row.ignored.clone().unwrap_or_default(),
+                match &row.ignored {
+                    None if row.in_setup => NOT_STAMPED.to_owned(),
+                    ignored => ignored.clone().unwrap_or_default(),
+                },
             ]
         })
         .collect();
@@ -162,8 +167,11 @@ fn table(rows: &[Row], now_ns: u64) -> String {
     columns::lines(&columns, &rows, usize::MAX, unicode).join("\n") + "\n"
 }
 
-/// The time, with its date where that is not today's.
+/// The time, with its date where that is not today's; none for more than could be read.
 fn local_time(ns: u64, now_ns: u64, zone: &TimeZone) -> Option<String> {
+    if ns == u64::MAX {
+        return None;
+    }
     let local = |ns: u64| {
         let time = Timestamp::from_nanosecond(ns.into()).ok()?;
         Some(time.to_zoned_datetime(zone.clone()))
@@ -189,6 +197,6 @@ mod tests {
         ] {
             assert_eq!(local_time(ns, now_ns, &zone).as_deref(), Some(text), "{ns}");
         }
-        assert_eq!(local_time(u64::MAX, now_ns, &zone).as_deref(), Some("2554-07-22 01:34:33"));
+        assert_eq!(local_time(u64::MAX, now_ns, &zone), None);
     }
 }

@@ -18,9 +18,13 @@ const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
 /// Says `words` in a line of its own. A standard error that is closed or full loses them, no more.
 pub fn say(words: impl Display) {
-    let line = format!("gym-startup: {words}\n");
+    write(&format!("gym-startup: {words}\n"));
+}
+
+/// Writes `text` as it is, with the same patience.
+pub fn write(text: &str) {
     let mut stderr = io::stderr().lock();
-    for piece in line.as_bytes().chunks(AT_ONCE) {
+    for piece in text.as_bytes().chunks(AT_ONCE) {
         if !is_ready(&stderr) || stderr.write_all(piece).is_err() {
             return;
         }

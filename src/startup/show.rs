@@ -12,16 +12,14 @@ mod startup;
 mod summary;
 mod text;
 mod traces;
+mod whole_file;
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use opentelemetry::TraceId;
 use serde::Serialize;
-
-use gym_stamp::supervisor::READY;
 
 use crate::args;
 use crate::say::say;
@@ -43,6 +41,12 @@ pub fn show(args: &args::Show) -> ExitCode {
         && let Err(why) = check_prefix(trace)
     {
         say(why);
+        return ExitCode::from(WRONG_USAGE);
+    }
+    if let Some(out) = &args.html
+        && args.files.iter().any(|file| whole_file::is_same(file, out))
+    {
+        say(format_args!("--html {}: that is one of the files that are shown", out.display()));
         return ExitCode::from(WRONG_USAGE);
     }
     match shown(args) {
@@ -119,12 +123,10 @@ fn page(
 ) -> Result<bool, String> {
     notes.extend(notes::of_all(startups, look.unicode));
     say_all(&notes, look);
-    let page = page::page(startups, &notes);
     match out == Path::new("-") {
-        true => print(|out| out.write_all(page.as_bytes()))?,
-        false => {
-            fs::write(out, page).map_err(|error| format!("{}: {error}", out.display()))?;
-        }
+        true => print(|out| page::write(out, startups, &notes))?,
+        false => whole_file::write(out, |out| page::write(out, startups, &notes))
+            .map_err(|error| format!("{}: {error}", out.display()))?,
     }
     Ok(true)
 }
@@ -140,10 +142,6 @@ fn compared(before: Recorded, now: Recorded, as_json: bool, look: &Look) -> Resu
             notes.push(format!("{when}: of {count} startups the latest is taken"));
         }
         let latest = recorded.startups.pop();
-        let outcome = latest.as_ref().and_then(Startup::outcome);
-        if let Some(outcome) = outcome.filter(|outcome| *outcome != READY) {
-            notes.push(format!("{when}: it came to nothing ({outcome}), so less of it is there"));
-        }
         let own = latest.iter().flat_map(|startup| notes::notes(startup, look.unicode));
         notes.extend(own.map(|note| format!("{when}: {note}")));
         latest
@@ -154,6 +152,7 @@ fn compared(before: Recorded, now: Recorded, as_json: bool, look: &Look) -> Resu
     }
     let comparison = Comparison::new(&before, &now);
     if as_json {
+        notes.extend(comparison.incomparable.clone());
         return json(&against::Document::new(&before, &now, &comparison, &notes)).map(|_| sound);
     }
     say_all(&notes, look);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -63,7 +63,7 @@ impl Place {
         }
         let mut unseen = 0;
         for pid in proc::pids() {
-            match open_sockets(pid) {
+            match proc::open_sockets(pid) {
                 Ok(open) => {
                     let holds = |all: &HashSet<u64>| open.iter().any(|inode| all.contains(inode));
                     let paths = open.iter().filter_map(|inode| sockets.by_name.get(inode));
@@ -181,18 +181,6 @@ fn is_address_of(address: IpAddr, pid: i32) -> bool {
     }
 }
 
-/// The inodes of the sockets that a process has open.
-fn open_sockets(pid: i32) -> io::Result<Vec<u64>> {
-    let open = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
-    let links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
-    Ok(links
-        .filter_map(|link| {
-            let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-            inode.parse().ok()
-        })
-        .collect())
-}
-
 struct Listener {
     address: IpAddr,
     port: u16,
@@ -267,6 +255,7 @@ fn bound_listener(line: &[u8]) -> Option<(u64, &Path)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 

@@ -113,6 +113,14 @@ impl Stamped {
         self.spawn == other.spawn && self.setup_done == other.setup_done
     }
 
+    /// Whether one launch has started both.
+    pub fn is_of_launch_of(&self, other: &Self) -> bool {
+        match other.spawn.is_set() {
+            true => self.spawn == other.spawn,
+            false => self.has_stamps_of(other),
+        }
+    }
+
     pub fn pid(&self) -> i32 {
         self.process.pid
     }
@@ -148,7 +156,10 @@ impl Stamped {
                 i128::from(later.unwrap_or_default()) - i128::from(earlier.unwrap_or_default());
             words::duration(ns, false)
         };
-        let future = |ns| format!("{} in the future", apart(ns, Some(now_ns)));
+        let future = |ns| match ns {
+            Some(u64::MAX) => "in the far future".to_owned(),
+            ns => format!("{} in the future", apart(ns, Some(now_ns))),
+        };
         let (subject, why) = match why {
             Ignored::NoSpawn => (SPAWN_NS, self.spawn.fault().to_owned()),
             Ignored::SpawnInFuture => (SPAWN_NS, future(spawn_ns)),
@@ -213,12 +224,15 @@ impl Stamp {
     /// What is wrong with one that no server reads a time in.
     fn fault(&self) -> &'static str {
         let Some(value) = &self.0 else { return "not set" };
-        match value.trim_ascii() {
-            b"" => "empty",
-            [b'-', digits @ ..] if contract::read_ns(digits).is_some() => "not greater than zero",
-            digits if digits.iter().all(|&digit| digit == b'0') => "not greater than zero",
-            _ => "not a number",
-        }
+        let digits = match value.trim_ascii() {
+            b"" => return "empty",
+            [b'+' | b'-', digits @ ..] | digits => digits,
+        };
+        // A zero is none that it reads, but one with a digit before it is.
+        let with_digit = [b"1", digits].concat();
+        let is_number = digits.first().is_some_and(|&first| first != b'_')
+            && contract::read_ns(&with_digit).is_some();
+        if is_number { "not greater than zero" } else { "not a number" }
     }
 }
 
@@ -258,6 +272,19 @@ mod tests {
     }
 
     #[test]
+    fn a_launch_is_known_by_its_spawn_or_else_by_the_end_of_its_setup() {
+        for (one, other, is_one) in [
+            ((Some("1"), None), (Some("1"), Some("3")), true),
+            ((Some("1"), Some("3")), (Some("2"), Some("3")), false),
+            ((None, Some("3")), (None, Some("3")), true),
+            ((None, Some("3")), (None, Some("4")), false),
+        ] {
+            let [one, other] = [one, other].map(|(spawn, setup_done)| stamped(spawn, setup_done));
+            assert_eq!(one.is_of_launch_of(&other), is_one, "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
     fn what_servers_ignore_is_said_by_its_name() {
         let (early, late) = (Some("1000000000"), Some("3000000000"));
         for (spawn, setup_done, words) in [
@@ -268,6 +295,13 @@ mod tests {
             (Some(" "), late, "servers ignore both stamps: SPAWN is empty"),
             (Some("soon"), late, "servers ignore both stamps: SPAWN is not a number"),
             (Some("-1"), None, "servers ignore SPAWN: it is not greater than zero"),
+            (Some("+0"), None, "servers ignore SPAWN: it is not greater than zero"),
+            (Some("0_0"), None, "servers ignore SPAWN: it is not greater than zero"),
+            (Some("-0"), None, "servers ignore SPAWN: it is not greater than zero"),
+            (Some("- 5"), None, "servers ignore SPAWN: it is not a number"),
+            (Some("-+5"), None, "servers ignore SPAWN: it is not a number"),
+            (Some("0_"), None, "servers ignore SPAWN: it is not a number"),
+            (Some("99999999999999999999"), None, "servers ignore SPAWN: it is in the far future"),
             (Some("6000000000"), None, "servers ignore SPAWN: it is 1.00 s in the future"),
             (Some("6000000000"), late, "servers ignore both stamps: SPAWN is 1.00 s in the future"),
             (early, Some(""), "servers ignore DONE: it is empty"),

@@ -27,7 +27,7 @@ use crate::rhythm::{Rhythm, SHORTEST_PAUSE};
 use crate::say::say;
 use crate::words::duration;
 use report::{Outcome, Report};
-use target::Target;
+use target::{Listener, Target};
 
 /// The status of a command line that cannot be meant.
 const WRONG_USAGE: u8 = 2;
@@ -110,6 +110,9 @@ fn span_of(time: Duration) -> String {
     duration(i128::try_from(time.as_nanos()).unwrap_or(i128::MAX), false)
 }
 
+/// A server that takes so long to answer for the first time was not ready when it was asked.
+const AT_ONCE_NS: u64 = 100_000_000;
+
 /// What is acted on.
 enum Message {
     Answer { at_ns: u64, answer: Answer },
@@ -153,6 +156,7 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
     let mut looks = Rhythm::new();
     let mut last_look = None;
     let mut was_not_ready = false;
+    let mut awaited_ns = None;
     loop {
         let look = looks.look(|| target.look())?;
         if !plan.quiet {
@@ -165,6 +169,12 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
         loop {
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
+                let last_look = match last_look {
+                    None | Some(Unready::Nobody(_)) if awaited_ns.is_some() => {
+                        Some(Unready::Silent)
+                    }
+                    last_look => last_look,
+                };
                 return Ok(Outcome::TimedOut { at_ns: SystemClock.now_ns(), last_look });
             }
             let until = deadline.map_or(next, |deadline| next.min(deadline));
@@ -173,14 +183,23 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
                 Ok(Message::Answer { at_ns, answer: Answer::Counts }) => {
                     // Its stamps may be younger than the last look.
                     target.look()?;
-                    return Ok(match was_not_ready {
-                        true => Outcome::Ready { at_ns },
-                        false => Outcome::Already,
+                    let took_ns = awaited_ns.map_or(0, |asked_ns| at_ns.saturating_sub(asked_ns));
+                    let proxy = match target.other_listener() {
+                        Some(Listener::OfAnotherLaunch(listener)) => {
+                            return Ok(Outcome::AnotherAnswers { at_ns, listener });
+                        }
+                        Some(Listener::Unstamped(proxy)) => Some(proxy),
+                        None => None,
+                    };
+                    return Ok(match was_not_ready || took_ns >= AT_ONCE_NS {
+                        true => Outcome::Ready { at_ns, proxy },
+                        false => Outcome::Already { proxy },
                     });
                 }
-                Ok(Message::Answer { answer: Answer::Awaited, .. }) => {}
+                Ok(Message::Answer { at_ns, answer: Answer::Awaited }) => awaited_ns = Some(at_ns),
                 Ok(Message::Answer { answer: Answer::Unready(unready), .. }) => {
                     was_not_ready = true;
+                    awaited_ns = None;
                     let is_somebody = !matches!(unready, Unready::Nobody(_));
                     if is_somebody && !plan.quiet && last_look.as_ref() != Some(&unready) {
                         say(format_args!("{}: {unready}; not ready yet", target.name()));

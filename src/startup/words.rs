@@ -61,8 +61,8 @@ pub fn date(ns: u64) -> String {
 /// names come from files and from other processes. Without `unicode`, in ASCII.
 pub fn harmless(text: &str, unicode: bool) -> Cow<'_, str> {
     let is_harmless = |it: char| match it {
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
-        '\u{feff}' => false,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
+        '\u{61c}' | '\u{feff}' => false,
         _ => !it.is_control() && (unicode || it.is_ascii()),
     };
     if text.chars().all(is_harmless) {
@@ -85,6 +85,14 @@ pub fn fit(text: &str, width: usize, unicode: bool) -> Cow<'_, str> {
         taken <= room
     });
     Cow::Owned(kept.chain(ellipsis.chars()).collect())
+}
+
+/// The first `count` characters; where there are more there is an ellipsis.
+pub fn cut(text: &str, count: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(count).and_then(|(end, _)| text.get(..end)) {
+        Some(start) => Cow::Owned(format!("{start}…")),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// The last `count` characters.
@@ -183,6 +191,8 @@ mod tests {
         assert_eq!(fit("servers", 6, false), "serve~");
         assert_eq!(fit("評価サーバー", 6, true), "評価…");
         assert_eq!(fit("a", 0, true), "");
+        assert_eq!(cut("評価サ", 3), "評価サ");
+        assert_eq!(cut("評価サー", 3), "評価サ…");
         assert_eq!(padded("評価", 6), "評価  ");
         assert_eq!(right("1 s", 6), "   1 s");
     }
@@ -213,6 +223,7 @@ mod tests {
             harmless("a\x1b[31mb\n\u{202e}c\u{9b}", true),
             "a\u{fffd}[31mb\u{fffd}\u{fffd}c\u{fffd}"
         );
+        assert_eq!(harmless("a\u{61c}b\u{2028}c\u{2029}", true), "a\u{fffd}b\u{fffd}c\u{fffd}");
         assert_eq!(harmless("été", true), "été");
         assert_eq!(harmless("été", false), "?t?");
     }

@@ -143,10 +143,10 @@ fn a_launch_in_setup_is_one_row_and_then_its_server_is() {
     let mut texts = serde_json::Deserializer::from_str(&text).into_iter::<Vec<Value>>();
     let [before, after] = [(); 2].map(|()| texts.next().unwrap_or_else(|| panic!("{ended}")));
     let ([before], [after]) = (&*before.unwrap(), &*after.unwrap()) else { panic!("{ended}") };
-    let setup_ns = before["venv_setup_ns"].as_u64().unwrap();
-    assert!((5_000_000_000..65_000_000_000).contains(&setup_ns), "{ended}");
+    let running_ns = before["running_ns"].as_u64().unwrap();
+    assert!((5_000_000_000..65_000_000_000).contains(&running_ns), "{ended}");
     assert_eq!(before["in_setup"], true);
-    assert_eq!(before["running_ns"], Value::Null);
+    assert_eq!(before["venv_setup_ns"], Value::Null);
     assert_eq!(after["in_setup"], false);
     assert_eq!(after["name"], "sleep");
     assert_eq!(after["spawn_ns"], before["spawn_ns"]);
@@ -181,6 +181,7 @@ fn the_table_is_sorted_by_spawn_and_says_what_is_ignored() {
         format!("{large} {SPAWN}=1700000003000000000 {SETUP_DONE}="),
         format!("{SETUP_DONE}=1700000000000000000"),
         format!("{SPAWN}=0"),
+        format!("{SPAWN}=1700000200000000000"),
     ]);
     let ended = alone(&script, &[]).exits(0).says("");
     // Pids and how long they have run are others each time.
@@ -199,6 +200,7 @@ fn the_table_is_sorted_by_spawn_and_says_what_is_ignored() {
     sleep            2023-11-14 22:13:22             …  servers ignore DONE: it is not a number
     sleep            2023-11-14 22:13:23             …  servers ignore DONE: it is empty
     reward (worker)  2023-11-14 22:15:00      1m 02s …
+    sleep            2023-11-14 22:16:40             …  the end of its setup is not stamped yet
     sleep                                            …  servers ignore DONE: SPAWN is not set
     sleep                                            …  servers ignore SPAWN: it is not greater than zero
     ");

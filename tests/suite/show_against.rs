@@ -224,6 +224,28 @@ fn reports_alone_are_compared() {
 }
 
 #[test]
+fn one_that_came_to_nothing_was_not_faster() {
+    let root = span(1, 0, "gym.startup", 0, 20).outcome("failed");
+    let failed = crate::support::recorded::in_trace(2, vec![root]);
+    let verdict = "before: ready, now: failed: not comparable as a whole";
+    let text = compared(&failed, &before()).stdout_text();
+    assert!(text.contains(&format!("\n\n{verdict}\n")), "{text}");
+    assert!(!text.contains("slower") && !text.contains("faster"), "{text}");
+    let ended = against(&failed, &before()).arg("--json").run().exits(0);
+    assert_eq!(document(&ended)["notes"], serde_json::json!([verdict]));
+}
+
+#[test]
+fn nothing_is_no_part_of_anything() {
+    let of = |trace, end_ms| {
+        let root = span(1, 0, "gym.startup", 0, end_ms).outcome("ready");
+        crate::support::recorded::in_trace(trace, vec![root])
+    };
+    let text = compared(&of(2, 50), &of(1, 0)).stdout_text();
+    assert!(text.contains("\n\n50.0 ms slower\n"), "{text}");
+}
+
+#[test]
 fn json() {
     let ended = against(&now(), &before()).arg("--json").run().exits(0).says_nothing();
     let document = document(&ended);

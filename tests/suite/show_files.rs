@@ -1,7 +1,9 @@
 //! `gym-startup show` on files of every kind.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use gym_stamp::spans::SpanRecord;
@@ -298,4 +300,48 @@ fn a_page_goes_where_it_is_asked_for() {
     assert_eq!(fs::read_to_string(ended.folder().join("page.html")).unwrap(), printed);
     let words = "gym-startup: nowhere/page.html: No such file or directory (os error 2)\n";
     one().args(["--html", "nowhere/page.html"]).run().exits(1).prints("").says(words);
+}
+
+#[test]
+fn a_page_takes_the_place_of_what_was_there_as_a_whole() {
+    let a_page = || show(&[("a.jsonl", &line("head", &one()))]).args(["--html", "page.html"]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let new = a_page().under(["/bin/sh", "-c", "umask 027; exec \"$@\"", "sh"]).run().exits(0);
+    assert_eq!(mode(&new.folder().join("page.html")), 0o640);
+    // Whoever has opened the old one still has all of it, and links and modes are as they were.
+    let over = a_page().file("old.html", 0o604, "old");
+    std::os::unix::fs::symlink("old.html", over.folder().join("page.html")).unwrap();
+    let mut old = File::open(over.folder().join("old.html")).unwrap();
+    let ended = over.run().exits(0).says_nothing();
+    let mut text = String::new();
+    old.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "old");
+    let path = ended.folder().join("old.html");
+    assert!(fs::read_to_string(&path).unwrap().starts_with("<!DOCTYPE html>"));
+    assert!(ended.folder().join("page.html").is_symlink());
+    assert_eq!(mode(&path), 0o604);
+    let names = fs::read_dir(ended.folder()).unwrap().count();
+    assert_eq!(names, 3, "{ended}");
+}
+
+#[test]
+fn what_is_shown_is_not_written_over() {
+    let run = show(&[("a.jsonl", &line("head", &one()))]);
+    let ended = run.args(["--html", "./a.jsonl"]).run().exits(2);
+    let ended =
+        ended.says("gym-startup: --html ./a.jsonl: that is one of the files that are shown\n");
+    assert_eq!(fs::read(ended.folder().join("a.jsonl")).unwrap(), line("head", &one()));
+}
+
+#[test]
+fn a_page_is_written_in_little_memory() {
+    let long = "x".repeat(2_000);
+    let spans = (1..=15_000).map(|id| span(id, 0, "gym.startup", id, 20_000).with("long", &long));
+    let spans: Vec<_> = spans.collect();
+    let lines: Vec<_> = spans.chunks(1_000).flat_map(|spans| line("head", spans)).collect();
+    let run = show(&[("a.jsonl", &lines)]);
+    let run = run.args(["--html", "page.html"]).deadline(Duration::from_secs(120));
+    let ended = run.limit(Resource::RLIMIT_AS, 128 << 20, 128 << 20).run().exits(0);
+    let page = ended.folder().join("page.html");
+    assert!(fs::metadata(page).unwrap().len() > 15_000 * 2_000);
 }

@@ -190,7 +190,7 @@ fn names_are_shown_and_do_nothing() {
     let mut page = Page::of(&spans);
     let labels = "[...document.querySelectorAll('.label')].map(it => it.textContent)";
     let labels: Vec<String> = serde_json::from_value(page.browser.eval(labels)).unwrap();
-    let shown = "right\u{fffd}left\u{2028}\u{fffd}\u{fffd}[2J\u{fffd}";
+    let shown = "right\u{fffd}left\u{fffd}\u{fffd}\u{fffd}[2J\u{fffd}";
     let expected = names.map(|it| if it.starts_with("right") { shown.to_owned() } else { it });
     assert_eq!(labels[1..], expected);
     for number in 0..=expected.len() {

@@ -303,6 +303,99 @@ fn one_that_ends_first_is_recorded_as_far_as_it_came() {
     }
 }
 
+/// What a launch script has started beside the server has the stamp of its spawn too.
+#[test]
+fn what_runs_on_beside_a_server_that_has_ended_is_not_the_server() {
+    for shell_waits in [false, true] {
+        let port = free_port();
+        let gym_stamp = Build::Freestanding.binary().display();
+        let server =
+            format!("{gym_stamp} /bin/sh -c 'until [ -e go ]; do sleep 0.01; done; exit 7'");
+        let line = match shell_waits {
+            false => format!("sleep 25 >/dev/null 2>&1 & exec {server}"),
+            true => format!("sleep 25 >/dev/null 2>&1 & {server}; exit $?"),
+        };
+        let server =
+            command("/bin/bash").args(["-c", &line]).entry(format!("{SPAWN}={}", now_ns()));
+        let server = server.spawn();
+        let watching = watch(&url(port))
+            .args(["--pid", &server.pid().to_string(), "--timeout", "20"])
+            .under(["/bin/sh", "-c", "exec \"$@\" 2>log", "sh"])
+            .spawn();
+        let log = watching.folder().join("log");
+        watching
+            .wait_until(|| fs::read_to_string(&log).is_ok_and(|it| it.contains("was set up in ")));
+        let_go(&server);
+        let ended = watching.wait().exits(1);
+        let log = fs::read_to_string(log).unwrap();
+        assert!(log.contains(" before it was ready"), "{log}");
+        assert!(shell_waits || log.contains(" exited with status 7 before"), "{log}");
+        trace(&ended).only("gym.server.startup.venv_setup");
+        trace(&ended).only("gym.server.startup.unfinished");
+    }
+}
+
+#[test]
+fn a_server_that_leaves_its_launch_is_followed() {
+    let port = free_port();
+    let gym_stamp = Build::Freestanding.binary().display();
+    let line = format!(
+        "setsid {gym_stamp} python3 -S serve.py port={port} after=1 >/dev/null 2>&1 & \
+         until [ -e go ]; do sleep 0.01; done"
+    );
+    let launch = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]);
+    let launch = launch.entry(format!("{SPAWN}={}", now_ns())).spawn();
+    let watching = watch(&url(port))
+        .args(["--pid", &launch.pid().to_string()])
+        .under(["/bin/sh", "-c", "exec \"$@\" 2>log", "sh"])
+        .spawn();
+    let log = watching.folder().join("log");
+    watching.wait_until(|| fs::read_to_string(&log).is_ok_and(|it| it.contains("was set up in ")));
+    let_go(&launch);
+    let ended = watching.wait().exits(0);
+    let trace = trace(&ended);
+    trace.only("gym.server.startup.server_start");
+    kill(Pid::from_raw(pid(trace.only("gym.server.startup")) as i32), Signal::SIGKILL).unwrap();
+}
+
+/// Its socket is there before it is, as under systemd or a server that loads its application first.
+#[test]
+fn one_that_takes_connections_before_it_answers() {
+    let port = free_port();
+    let script = format!(
+        "import socket, time\n\
+         listener = socket.create_server(('127.0.0.1', {port}))\n\
+         while True:\n    \
+         connection, _ = listener.accept()\n    \
+         connection.recv(65536)\n    \
+         time.sleep(1)\n    \
+         try: connection.sendall(b'HTTP/1.1 200 x\\r\\nContent-Length: 0\\r\\n\\r\\n')\n    \
+         except OSError: pass\n    \
+         connection.close()\n"
+    );
+    let gym_stamp = Build::Freestanding.binary().to_str().unwrap();
+    let server = command(gym_stamp).args(["python3", "-S", "-c", &script]);
+    let server = server.entry(format!("{SPAWN}={}", now_ns())).spawn();
+    server.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let args = ["--pid", &server.pid().to_string()];
+    let ended = watch(&url(port)).args(args).args(["--timeout", "0.4"]).run().exits(124);
+    let words = " within 400 ms: takes connections and does not answer\n";
+    assert!(ended.stderr_text().contains(words), "{ended}");
+
+    let ended = watch(&url(port)).args(args).run().exits(0);
+    assert!(ended.stderr_text().contains(" is ready, "), "{ended}");
+    trace(&ended).only("gym.server.startup.server_start");
+}
+
+#[test]
+fn a_standard_error_that_nobody_reads_holds_nothing_up() {
+    let port = free_port();
+    let server = launch(port, "true", "after=1000").spawn();
+    let full = "mkfifo p; exec 3<>p; head -c 65536 /dev/zero >&3; exec \"$@\" 2>&3";
+    let watch = watch(&url(port)).under(["/bin/sh", "-c", full, "sh"]);
+    watch.args(["--pid", &server.pid().to_string(), "--timeout", "0.4"]).run().exits(124);
+}
+
 #[test]
 fn one_that_is_not_ready_in_time() {
     let port = free_port();
@@ -448,13 +541,38 @@ fn whoever_else_listens_there_is_named() {
     let line = format!("exec python3 -S serve.py port={port}");
     let other = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
     other.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
-    let ended = watch(&url(port)).args(["--pid", &server.pid().to_string()]).run().exits(0);
+    let watch = watch(&url(port)).args(["--pid", &server.pid().to_string()]);
     let words = format!(
         "gym-startup: but it is serve.py (process {}) that listens there, and it is ready only if \
          it is behind that\n",
         other.pid()
     );
+    let ended = watch.clone().run().exits(0);
     assert!(ended.stderr_text().contains(&words), "no '{words}'\n{ended}");
+    let quiet = format!("gym-startup: --out: nothing was recorded\n{words}");
+    watch.arg("--quiet").run().exits(0).says(quiet);
+}
+
+#[test]
+fn a_server_of_another_launch_is_not_the_one_that_is_watched() {
+    let port = free_port();
+    let server = launch(port, "true", "after=1000").spawn();
+    server.wait_until(|| environment(server.pid()).contains_key(SETUP_DONE));
+    let other = launch(port, "true", "").spawn();
+    other.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let watch = watch(&url(port)).args(["--pid", &server.pid().to_string()]);
+    let ended = watch.arg("--quiet").run().exits(1);
+    let ended = ended.says(format!(
+        "gym-startup: serve.py (process {}) is not what answers at {}: serve.py (process {}) \
+         listens there, which has the stamp of another launch\n",
+        server.pid(),
+        url(port),
+        other.pid()
+    ));
+    let trace = trace(&ended);
+    trace.only("gym.server.startup.venv_setup");
+    trace.only("gym.server.startup.unfinished");
+    assert_eq!(trace.spans.len(), 3);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod text;
 
 use std::collections::{BTreeMap, HashMap};
 
+use gym_stamp::supervisor::READY;
 use serde::Serialize;
 
 use super::document::ms;
@@ -14,6 +15,8 @@ pub use text::text;
 
 /// What took how long in both; the biggest slow-downs are first everywhere.
 pub struct Comparison {
+    /// Why it says nothing that one took longer as a whole.
+    pub incomparable: Option<String>,
     /// The startup as a whole.
     pub total: Times,
     /// The supervisor's own stages.
@@ -92,6 +95,7 @@ impl Comparison {
         }
         servers.sort_by_key(|server| -server.total.slower_by_ns());
         Self {
+            incomparable: incomparable(before, now),
             total: Times { before_ns, now_ns },
             supervisor: own.differences(),
             stages: of_servers.differences(),
@@ -100,6 +104,16 @@ impl Comparison {
             only_now,
         }
     }
+}
+
+/// Of a startup that came to nothing less is there.
+fn incomparable(before: &Startup, now: &Startup) -> Option<String> {
+    let outcomes = [before.outcome(), now.outcome()];
+    if outcomes.iter().flatten().all(|outcome| *outcome == READY) {
+        return None;
+    }
+    let [before, now] = outcomes.map(|outcome| outcome.unwrap_or("unknown"));
+    Some(format!("before: {before}, now: {now}: not comparable as a whole"))
 }
 
 impl Compared {

@@ -5,15 +5,18 @@
 //! allows nothing else, would leave it without effect.
 
 use std::collections::HashSet;
+use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 
 use super::startup::{Span, Startup};
-use crate::waterfall::{self, Entry, Line};
-use crate::words::{duration, harmless};
+use crate::waterfall::{self, Line, Tree};
+use crate::words::{cut, duration, harmless};
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = concat!(
@@ -31,29 +34,29 @@ const SCRIPT: &str = concat!(
     include_str!("page/page.js"),
 );
 
-/// The page of `startups`. `notes` are sentences about all of them.
-pub fn page(startups: &[Startup], notes: &[String]) -> String {
-    let data = Data {
-        notes: notes.iter().map(|note| text(note)).collect(),
-        startups: startups.iter().map(Section::new).collect(),
-    };
-    let parts = [
-        ("{style-hash}", hash(STYLE)),
-        ("{script-hash}", hash(SCRIPT)),
-        ("{style}", STYLE.to_owned()),
-        ("{data}", embedded(&data)),
-        ("{script}", SCRIPT.to_owned()),
-    ];
-    let mut page = String::new();
+/// What is longer is cut, in characters: whoever needs all of it has the file.
+const LONGEST_TEXT: usize = 2_000;
+
+/// Writes the page of `startups`. `notes` are sentences about all of them.
+pub fn write(out: &mut impl Write, startups: &[Startup], notes: &[String]) -> io::Result<()> {
+    let data = Data { notes: notes.iter().map(|note| text(note)).collect(), startups };
     let mut rest = PAGE;
-    // In the order of the page: what was put in is not looked through again.
-    for (place, part) in parts {
-        if let Some((before, after)) = rest.split_once(place) {
-            page.extend([before, &part]);
-            rest = after;
-        }
-    }
-    page + rest
+    let mut until = |place| {
+        let (before, after) = rest.split_once(place).unwrap_or((rest, ""));
+        rest = after;
+        before.as_bytes()
+    };
+    out.write_all(until("{style-hash}"))?;
+    out.write_all(hash(STYLE).as_bytes())?;
+    out.write_all(until("{script-hash}"))?;
+    out.write_all(hash(SCRIPT).as_bytes())?;
+    out.write_all(until("{style}"))?;
+    out.write_all(STYLE.as_bytes())?;
+    out.write_all(until("{data}"))?;
+    data.serialize(&mut Serializer::with_formatter(&mut *out, Embedded))?;
+    out.write_all(until("{script}"))?;
+    out.write_all(SCRIPT.as_bytes())?;
+    out.write_all(rest.as_bytes())
 }
 
 fn hash(content: &str) -> String {
@@ -61,22 +64,42 @@ fn hash(content: &str) -> String {
 }
 
 /// JSON that ends no script, whatever is in it.
-fn embedded(data: &Data) -> String {
-    let json = serde_json::to_string(data).unwrap_or_default();
-    json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+struct Embedded;
+
+impl Formatter for Embedded {
+    fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + Write,
+    {
+        for (number, piece) in fragment.split('<').enumerate() {
+            if number > 0 {
+                out.write_all(br"\u003c")?;
+            }
+            out.write_all(piece.as_bytes())?;
+        }
+        Ok(())
+    }
 }
 
 /// What the script gets. Times are ns since the start of the startup: a number of JavaScript's has
 /// no room for ns since the epoch.
+///
+/// Sections and their rows are made when they are written: all at once they would take several
+/// times the room of what they show.
 #[derive(Serialize)]
-struct Data {
+struct Data<'s> {
     notes: Vec<String>,
-    startups: Vec<Section>,
+    #[serde(serialize_with = "sections")]
+    startups: &'s [Startup],
+}
+
+fn sections<S: serde::Serializer>(startups: &[Startup], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(startups.iter().map(Section::new))
 }
 
 /// A startup.
 #[derive(Serialize)]
-struct Section {
+struct Section<'s> {
     title: String,
     /// Since the epoch, in decimal.
     start_ns: String,
@@ -87,13 +110,12 @@ struct Section {
     failed: bool,
     servers: Vec<String>,
     nodes: Vec<String>,
-    rows: Vec<Row>,
+    rows: Rows<'s>,
 }
 
-impl Section {
-    fn new(startup: &Startup) -> Self {
-        let entries: Vec<Entry> = startup.spans.iter().map(|span| span.entry.clone()).collect();
-        let tree = waterfall::tree(&entries);
+impl<'s> Section<'s> {
+    fn new(startup: &'s Startup) -> Self {
+        let tree = waterfall::tree(&startup.entries());
         let spans = || tree.lines.iter().filter_map(|it| Some((it, startup.spans.get(it.index)?)));
         let roots = || spans().filter(|(line, _)| line.level == 0);
         let length_ns = tree.end_ns.saturating_sub(tree.start_ns);
@@ -108,8 +130,24 @@ impl Section {
             failed: roots().any(|(_, span)| span.entry.is_error),
             servers: distinct(spans().filter_map(|(_, span)| span.entry.server.as_deref())),
             nodes: distinct(spans().filter_map(|(_, span)| span.node.as_deref())),
-            rows: spans().map(|(line, span)| Row::new(line, span, tree.start_ns)).collect(),
+            rows: Rows { startup, tree },
         }
+    }
+}
+
+struct Rows<'s> {
+    startup: &'s Startup,
+    tree: Tree,
+}
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { startup, tree } = self;
+        to.collect_seq(
+            tree.lines.iter().filter_map(|line| {
+                Some(Row::new(line, startup.spans.get(line.index)?, tree.start_ns))
+            }),
+        )
     }
 }
 
@@ -170,12 +208,13 @@ impl Row {
 
 /// A name, with what would not show in it made visible.
 fn name(name: &str) -> String {
-    harmless(name, true).into_owned()
+    harmless(&cut(name, LONGEST_TEXT), true).into_owned()
 }
 
 /// [`name`] for what may have more than one line.
 fn text(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(name).collect();
+    let text = cut(text, LONGEST_TEXT);
+    let lines: Vec<_> = text.lines().map(|line| harmless(line, true)).collect();
     lines.join("\n")
 }
 
@@ -188,11 +227,28 @@ fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn page(startups: &[Startup], note: &str) -> io::Result<String> {
+        let mut page = Vec::new();
+        write(&mut page, startups, &[note.to_owned()])?;
+        String::from_utf8(page).map_err(io::Error::other)
+    }
+
     #[test]
-    fn no_text_ends_the_script_that_holds_it() {
-        let page = page(&[], &["</script>\u{2028}<!--\u{7}\n{script}".to_owned()]);
-        let notes = r#""notes":["\u003c/script>\u2028\u003c!--�\n{script}"]"#;
+    fn no_text_ends_the_script_that_holds_it() -> io::Result<()> {
+        let page = page(&[], "</script>\u{2028}<!--\u{7}\n{script}")?;
+        let notes = r#""notes":["\u003c/script>�\u003c!--�\n{script}"]"#;
         assert!(page.contains(notes), "{page}");
         assert_eq!(page.matches("</script>").count(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn a_long_text_is_cut() -> io::Result<()> {
+        let attributes = vec![("long".to_owned(), "<é".repeat(1 << 20))];
+        let span = Span { attributes, ..Span::default() };
+        let page = page(&[Startup { trace_id: None, spans: vec![span] }], "")?;
+        let cut = format!(r#"["long","{}…"]"#, "\\u003cé".repeat(1_000));
+        assert!(page.contains(&cut), "{} bytes", page.len());
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use gym_stamp::spans::SERVER_TYPE;
 
 use super::startup::{REPORT, ROOT, SERVER, Span, Startup, WORKER};
+use crate::words::cut;
 
 /// The place of a server from its spawn to its first answer.
 pub const UNTIL_READY: &str = "until ready";
@@ -15,6 +16,8 @@ pub const OWN_REPORT: &str = "its own report";
 
 /// Nobody tells stages apart that are further down; but a file may go down without an end.
 const DEEPEST: usize = 8;
+/// In characters: no stage's name is as long.
+const LONGEST_NAME: usize = 100;
 
 /// A server by its name and its type; there may be several of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,7 +62,7 @@ pub fn timed(startup: &Startup) -> Vec<Timed> {
             && span.entry.name != ROOT
             && !tree.is_seen_from_outside(index)
         {
-            let Here { server, place, node } = here.clone();
+            let Here { server, place, node, .. } = here.clone();
             all.push(Timed { server, place, ns, node });
         }
         let children = tree.children.get(index).map_or(&[][..], Vec::as_slice);
@@ -73,6 +76,9 @@ pub fn timed(startup: &Startup) -> Vec<Timed> {
 struct Here {
     server: Option<Server>,
     place: String,
+    /// How many steps it is beneath a stage, and how much of its place is that of what is above it.
+    depth: usize,
+    above_len: usize,
     node: Option<String>,
 }
 
@@ -86,13 +92,19 @@ impl Here {
         above: Option<&Self>,
     ) -> Self {
         let name = span.entry.name.as_str();
+        let mut beneath = (0, 0);
         let (is_servers, place) = match name {
             ROOT => (false, String::new()),
             SERVER => (true, UNTIL_READY.to_owned()),
             REPORT => (true, OWN_REPORT.to_owned()),
             WORKER => (true, "worker".to_owned()),
-            _ => stage(name).unwrap_or_else(|| (true, step(name, above))),
+            _ => stage(name).unwrap_or_else(|| {
+                let above = above.and_then(Self::as_stage);
+                beneath = above.map_or((0, 0), |(depth, above)| (depth, above.len()));
+                (true, step(name, above.map(|(_, above)| above)))
+            }),
         };
+        let (depth, above_len) = beneath;
         // Workers, and servers of one name, are replicas: none comes after another.
         let place = match (name, occurrence) {
             (SERVER | REPORT | WORKER, _) | (_, 0 | 1) => place,
@@ -109,7 +121,16 @@ impl Here {
             _ => above.and_then(|above| above.node.clone()).or_else(|| span.node.clone()),
         };
         let server = if is_servers { inherited.or_else(own) } else { None };
-        Self { server, place, node }
+        Self { server, place, depth, above_len, node }
+    }
+
+    /// What a step beneath it stands beneath, and how deep: where that is too deep, it stands beside.
+    fn as_stage(&self) -> Option<(usize, &str)> {
+        match self.place.as_str() {
+            "" | UNTIL_READY | OWN_REPORT => None,
+            _ if self.depth >= DEEPEST => Some((self.depth, self.place.get(..self.above_len)?)),
+            place => Some((self.depth.saturating_add(1), place)),
+        }
     }
 }
 
@@ -122,20 +143,15 @@ fn stage(name: &str) -> Option<(bool, String)> {
         ("gym.startup.", false, ""),
     ];
     spans.into_iter().find_map(|(before, is_servers, place)| {
-        name.strip_prefix(before).map(|stage| (is_servers, format!("{place}{stage}")))
+        name.strip_prefix(before)
+            .map(|stage| (is_servers, format!("{place}{}", cut(stage, LONGEST_NAME))))
     })
 }
 
-/// The place of what is beneath a stage.
-fn step(name: &str, above: Option<&Here>) -> String {
-    match above.map_or("", |above| above.place.as_str()) {
-        "" | UNTIL_READY | OWN_REPORT => name.to_owned(),
-        stage => {
-            let is_deepest = stage.matches(" / ").count() >= DEEPEST;
-            let above = stage.rsplit_once(" / ").filter(|_| is_deepest);
-            format!("{} / {name}", above.map_or(stage, |(above, _)| above))
-        }
-    }
+/// The place of what is beneath a stage, if it is.
+fn step(name: &str, above: Option<&str>) -> String {
+    let name = cut(name, LONGEST_NAME);
+    above.map_or_else(|| name.to_string(), |above| format!("{above} / {name}"))
 }
 
 struct Tree<'s> {
@@ -219,4 +235,29 @@ pub fn median(values: &mut [i128]) -> Option<i128> {
     let upper = values.get(values.len() / 2)?;
     let lower = values.get(values.len().checked_sub(1)? / 2)?;
     Some(lower.midpoint(*upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waterfall::Entry;
+
+    #[test]
+    fn a_place_does_not_grow_without_an_end() {
+        let spans = (0..1_000).map(|id: u64| {
+            let name = if id == 0 { "gym.startup.server.venv_setup" } else { "a / b / c / d / e" };
+            let parent = id.checked_sub(1);
+            let entry = Entry { id, parent, name: name.to_owned(), ..Entry::default() };
+            Span { entry: Entry { end_ns: Some(1), ..entry }, ..Span::default() }
+        });
+        let places = |spans: Vec<Span>| timed(&Startup { trace_id: None, spans });
+        let all = places(spans.collect());
+        let longest = all.iter().max_by_key(|it| it.place.len()).map(|it| it.place.as_str());
+        let deepest = format!("venv_setup{}", " / a / b / c / d / e".repeat(DEEPEST));
+        assert_eq!((all.len(), longest), (1_000, Some(deepest.as_str())));
+
+        let entry = Entry { name: "é".repeat(1 << 20), end_ns: Some(1), ..Entry::default() };
+        let all = places(vec![Span { entry, ..Span::default() }]);
+        assert_eq!(all.first().map(|it| it.place.chars().count()), Some(LONGEST_NAME + 1));
+    }
 }

@@ -18,14 +18,15 @@ pub struct Traces {
     traces: HashMap<TraceId, Trace>,
     len: usize,
     removed: HashSet<TraceId>,
-    left_out: usize,
+    /// Spans of those that were removed.
+    removed_spans: usize,
 }
 
-#[derive(Default)]
 struct Trace {
     spans: Vec<Span>,
     by_id: HashMap<u64, usize>,
     start_ns: u64,
+    left_out: usize,
 }
 
 impl Traces {
@@ -40,23 +41,22 @@ impl Traces {
     /// Takes the span, unless it is there already.
     pub fn take(&mut self, trace_id: TraceId, span: Span) {
         if self.len >= MOST_SPANS {
-            self.remove_oldest();
+            self.make_room(trace_id, span.entry.start_ns);
         }
         if self.removed.contains(&trace_id) {
-            self.left_out = self.left_out.saturating_add(1);
+            self.removed_spans = self.removed_spans.saturating_add(1);
             return;
         }
         let is_full = self.len >= MOST_SPANS;
-        let trace = self.traces.entry(trace_id).or_default();
+        let start_ns = span.entry.start_ns;
+        let trace = self.traces.entry(trace_id).or_insert_with(|| Trace::from(start_ns));
         match trace.by_id.get(&span.entry.id).and_then(|index| trace.spans.get_mut(*index)) {
             // A file that was given twice, or an exporter that tried again.
             Some(known) if known.entry.end_ns.is_some() => {}
             Some(known) => *known = span,
-            None if is_full => self.left_out = self.left_out.saturating_add(1),
+            None if is_full => trace.left_out = trace.left_out.saturating_add(1),
             None => {
-                let first = trace.spans.is_empty();
-                let start_ns = span.entry.start_ns;
-                trace.start_ns = if first { start_ns } else { start_ns.min(trace.start_ns) };
+                trace.start_ns = start_ns.min(trace.start_ns);
                 trace.by_id.insert(span.entry.id, trace.spans.len());
                 trace.spans.push(span);
                 self.len = self.len.saturating_add(1);
@@ -64,37 +64,47 @@ impl Traces {
         }
     }
 
-    /// The latest startup is kept, whatever its size.
-    fn remove_oldest(&mut self) {
+    /// For a span of `trace_id` that starts at `start_ns`. The latest startup is kept, whatever its
+    /// size.
+    fn make_room(&mut self, trace_id: TraceId, start_ns: u64) {
         let mut by_start: Vec<_> =
             self.traces.iter().map(|(id, trace)| (trace.start_ns, *id)).collect();
+        if !self.traces.contains_key(&trace_id) && !self.removed.contains(&trace_id) {
+            by_start.push((start_ns, trace_id));
+        }
         by_start.sort_unstable_by_key(|(start_ns, id)| (*start_ns, id.to_bytes()));
         by_start.pop();
         for (_, trace_id) in by_start {
             if self.len <= AFTER_REMOVAL {
                 break;
             }
-            let spans = self.traces.remove(&trace_id).map_or(0, |trace| trace.spans.len());
-            self.len = self.len.saturating_sub(spans);
-            self.left_out = self.left_out.saturating_add(spans);
+            if let Some(Trace { spans, left_out, .. }) = self.traces.remove(&trace_id) {
+                self.len = self.len.saturating_sub(spans.len());
+                self.removed_spans =
+                    self.removed_spans.saturating_add(spans.len()).saturating_add(left_out);
+            }
             self.removed.insert(trace_id);
         }
     }
 
     /// What is not there because it was too much, as a sentence.
     pub fn left_out(&self) -> Option<String> {
-        if self.left_out == 0 {
-            return None;
-        }
-        let spans = counted(self.left_out, "span", "spans");
-        let (of, hint) = match self.removed.len() {
-            0 => (String::new(), ""),
-            count => {
-                let startups = counted(count, "older startup", "older startups");
-                (format!(" of {startups}"), "; --trace chooses a startup")
-            }
+        let spans = |count| counted(count, "span", "spans");
+        let of_older = |count| {
+            let startups = counted(self.removed.len(), "older startup", "older startups");
+            format!("{} of {startups}", spans(count))
         };
-        Some(format!("{spans}{of} left out, since {MOST_SPANS} are the most{hint}"))
+        let of_kept = self.traces.values().map(|trace| trace.left_out).sum();
+        let (what, hint) = match (of_kept, self.removed_spans) {
+            (0, 0) => return None,
+            (kept, 0) => (spans(kept), ""),
+            (0, removed) => (of_older(removed), "; --trace chooses a startup"),
+            (kept, removed) => (
+                format!("{} of the latest startup and {}", spans(kept), of_older(removed)),
+                "; --trace chooses a startup",
+            ),
+        };
+        Some(format!("{what} left out, since {MOST_SPANS} are the most{hint}"))
     }
 
     /// By their start.
@@ -106,5 +116,55 @@ impl Traces {
         let mut startups: Vec<_> = self.traces.into_iter().map(startup).collect();
         startups.sort_by_cached_key(|startup| (startup.start_ns(), startup.title()));
         startups
+    }
+}
+
+impl Trace {
+    fn from(start_ns: u64) -> Self {
+        Self { spans: Vec::new(), by_id: HashMap::new(), start_ns, left_out: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waterfall::Entry;
+
+    fn taken(spans: impl IntoIterator<Item = (u64, u64, u64)>) -> (Vec<(u64, usize)>, String) {
+        let mut traces = Traces::default();
+        for (trace, id, start_ns) in spans {
+            let entry = Entry { id, start_ns, ..Entry::default() };
+            traces.take(TraceId::from(u128::from(trace)), Span { entry, ..Span::default() });
+        }
+        let note = traces.left_out().unwrap_or_default();
+        let startups = traces.finish();
+        (startups.iter().map(|it| (it.start_ns(), it.spans.len())).collect(), note)
+    }
+
+    #[test]
+    fn the_latest_startup_is_kept_however_small_it_is() {
+        let large = || (0..60_000).map(|id| (1, id, 1_000 + id));
+        let most = "50000 are the most";
+        for (others, startups, note) in [
+            (vec![], vec![(1_000, 50_000)], format!("10000 spans left out, since {most}")),
+            (
+                vec![(2, 1, 2_000), (2, 2, 2_001)],
+                vec![(2_000, 2)],
+                format!(
+                    "60000 spans of 1 older startup left out, since {most}; --trace chooses a \
+                     startup"
+                ),
+            ),
+            (
+                vec![(2, 1, 500), (2, 2, 2_001)],
+                vec![(1_000, 50_000)],
+                format!(
+                    "10000 spans of the latest startup and 2 spans of 1 older startup left out, \
+                     since {most}; --trace chooses a startup"
+                ),
+            ),
+        ] {
+            assert_eq!(taken(large().chain(others)), (startups, note));
+        }
     }
 }

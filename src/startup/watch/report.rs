@@ -15,7 +15,7 @@ use super::{FAILED, Plan, TIMED_OUT, span_of};
 use crate::events::{Exit, Unready};
 use crate::proc;
 use crate::record::{SERVER_START, Ways};
-use crate::say::say;
+use crate::say::{self, say};
 use crate::stamped::{Stamped, unreadable};
 use crate::terminal::{self, Channel};
 use crate::waterfall::{self, Entry, Look};
@@ -33,11 +33,20 @@ const USUAL_WIDTH: usize = 80;
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// `proxy` is who listens there, where that is none of its processes.
     Ready {
         at_ns: u64,
+        proxy: Option<String>,
     },
     /// It was ready when it was first asked: since when, nobody can tell.
-    Already,
+    Already {
+        proxy: Option<String>,
+    },
+    /// A server of another launch listens where it would.
+    AnotherAnswers {
+        at_ns: u64,
+        listener: String,
+    },
     /// How, if that could be seen.
     Ended {
         at_ns: u64,
@@ -98,24 +107,24 @@ impl<'a> Report<'a> {
 
     /// Shows where the time went.
     pub fn show(&self) {
-        let is_ready = matches!(self.outcome, Outcome::Ready { .. } | Outcome::Already);
+        let is_ready = matches!(self.outcome, Outcome::Ready { .. } | Outcome::Already { .. });
         if self.plan.quiet {
             if !is_ready {
                 say(self.headline());
             }
+            self.doubt().iter().for_each(say);
             return;
         }
         let env = |name: &str| std::env::var_os(name);
-        let mut err = Channel::stderr();
         if !self.spans.is_empty() {
             let look = Look {
                 width: terminal::width(io::stderr(), USUAL_WIDTH),
                 unicode: terminal::is_unicode(&env),
-                colour: err.colour,
+                colour: Channel::stderr().colour,
                 most_children: usize::MAX,
             };
             let entries: Vec<_> = self.spans.iter().map(Entry::from).collect();
-            err.write(format!("\n{}\n", waterfall::draw(&entries, &look)).as_bytes());
+            say::write(&format!("\n{}\n", waterfall::draw(&entries, &look)));
         }
         if self.target.process().is_some() || !is_ready {
             say(self.headline());
@@ -130,8 +139,10 @@ impl<'a> Report<'a> {
     /// Why nothing could be found out of a server that is ready.
     pub fn status(&self) -> Result<u8, String> {
         match &self.outcome {
-            Outcome::Ready { .. } | Outcome::Already if self.target.process().is_some() => Ok(0),
-            Outcome::Ready { .. } | Outcome::Already => {
+            Outcome::Ready { .. } | Outcome::Already { .. } if self.target.process().is_some() => {
+                Ok(0)
+            }
+            Outcome::Ready { .. } | Outcome::Already { .. } => {
                 let unseen = self.target.unseen().filter(|&unseen| unseen > 0).map(unreadable);
                 Err(format!(
                     "{} answers, but no process that can be seen listens there: watch on its \
@@ -140,7 +151,7 @@ impl<'a> Report<'a> {
                     unseen.map(|unseen| format!("; {unseen}")).unwrap_or_default()
                 ))
             }
-            Outcome::Ended { .. } => Ok(FAILED),
+            Outcome::Ended { .. } | Outcome::AnotherAnswers { .. } => Ok(FAILED),
             Outcome::TimedOut { .. } => Ok(TIMED_OUT),
             Outcome::Interrupted(signal) => Ok(Exit::Signal(*signal as i32).status()),
         }
@@ -164,11 +175,11 @@ impl<'a> Report<'a> {
         let rest = |name, end_ns| Some(stage(name, setup_done_ns.unwrap_or(spawn_ns), end_ns));
         let last = match self.outcome {
             Outcome::Interrupted(_) => return Vec::new(),
-            Outcome::Already => None,
-            Outcome::Ready { at_ns } => rest(SERVER_START, at_ns),
-            Outcome::Ended { at_ns, .. } | Outcome::TimedOut { at_ns, .. } => {
-                rest(UNFINISHED, at_ns)
-            }
+            Outcome::Already { .. } => None,
+            Outcome::Ready { at_ns, .. } => rest(SERVER_START, at_ns),
+            Outcome::Ended { at_ns, .. }
+            | Outcome::TimedOut { at_ns, .. }
+            | Outcome::AnotherAnswers { at_ns, .. } => rest(UNFINISHED, at_ns),
         };
         let stages: Vec<_> = setup.into_iter().chain(last).collect();
         let name = self.server_name(server);
@@ -178,7 +189,7 @@ impl<'a> Report<'a> {
         match self.outcome {
             // Setup and start are not told apart: there is the whole, and no stage.
             Outcome::Ready { .. } if setup_done_ns.is_none() => spans.truncate(1),
-            Outcome::Ended { .. } | Outcome::TimedOut { .. } => {
+            Outcome::Ended { .. } | Outcome::TimedOut { .. } | Outcome::AnotherAnswers { .. } => {
                 let last = spans.len().saturating_sub(1);
                 for (number, span) in spans.iter_mut().enumerate() {
                     if number == 0 || number == last {
@@ -194,16 +205,20 @@ impl<'a> Report<'a> {
     fn headline(&self) -> String {
         let (name, ready) = (self.target.name(), &self.plan.ready);
         match &self.outcome {
-            Outcome::Ready { at_ns } => match self.began() {
+            Outcome::Ready { at_ns, .. } => match self.began() {
                 Some((began_ns, how)) => {
                     let took = i128::from(*at_ns) - i128::from(began_ns);
                     format!("{name} is ready, {} after {how}", duration(took, false))
                 }
                 None => format!("{name} is ready"),
             },
-            Outcome::Already => {
+            Outcome::Already { .. } => {
                 format!("{name} was ready when it was first asked: since when is not known")
             }
+            Outcome::AnotherAnswers { listener, .. } => format!(
+                "{name} is not what answers at {ready}: {listener} listens there, which has the \
+                 stamp of another launch"
+            ),
             Outcome::Ended { exit: Some(exit), .. } => format!("{name} {exit} before it was ready"),
             Outcome::Ended { exit: None, .. } => {
                 format!("{name} has ended before it was ready; how is not known")
@@ -232,13 +247,24 @@ impl<'a> Report<'a> {
         }
     }
 
+    /// Why it may not be ready after all.
+    fn doubt(&self) -> Option<String> {
+        let (Outcome::Ready { proxy, .. } | Outcome::Already { proxy }) = &self.outcome else {
+            return None;
+        };
+        let proxy = proxy.as_ref()?;
+        Some(format!(
+            "but it is {proxy} that listens there, and it is ready only if it is behind that"
+        ))
+    }
+
     fn notes(&self) -> Vec<String> {
         let Some(server) = self.target.server() else {
             let unstamped = self.target.process().map(|_| {
                 "it has no stamp in its environment, or has written over it, so nothing is known \
                  of its setup: put gym-stamp before its command"
             });
-            return unstamped.into_iter().map(str::to_owned).collect();
+            return unstamped.into_iter().map(str::to_owned).chain(self.doubt()).collect();
         };
         let mut notes: Vec<_> = server.ignored(self.now_ns).into_iter().collect();
         if let MainStart::SpawnSeen { spawn_ns, .. } | MainStart::SetupSeen { spawn_ns, .. } =
@@ -251,13 +277,7 @@ impl<'a> Report<'a> {
             }
             notes.extend(starts(server.process, spawn_ns));
         }
-        let is_ready = matches!(self.outcome, Outcome::Ready { .. } | Outcome::Already);
-        let other = self.plan.pid.filter(|_| is_ready).and_then(|_| self.target.other_listener());
-        notes.extend(other.map(|other| {
-            format!(
-                "but it is {other} that listens there, and it is ready only if it is behind that"
-            )
-        }));
+        notes.extend(self.doubt());
         notes
     }
 }

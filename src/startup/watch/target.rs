@@ -41,6 +41,14 @@ pub struct Look {
     pub ended: Option<Option<Exit>>,
 }
 
+/// Who listens in place of the server, by name.
+#[derive(Debug)]
+pub enum Listener {
+    OfAnotherLaunch(String),
+    /// That may be what passes connections on to it.
+    Unstamped(String),
+}
+
 impl Target {
     /// # Errors
     ///
@@ -78,7 +86,7 @@ impl Target {
                 format!("{} (process {})", harmless(name, true), process.pid)
             }
             (Some(process), None) => format!("process {}", process.pid),
-            (None, name) => name.unwrap_or("the server").to_owned(),
+            (None, name) => harmless(name.unwrap_or("the server"), true).into_owned(),
         }
     }
 
@@ -100,7 +108,7 @@ impl Target {
         let Some(known) = self.process().or(known) else { return Ok(Look::default()) };
         let root = self.process.filter(|&root| is_there(root));
         let found = self.server.as_ref().and_then(follow);
-        let found = found.or_else(|| latest(Stamped::from(root?.pid)));
+        let found = found.or_else(|| self.below(root?));
         if found.is_none() && root.is_none() {
             return Ok(Look { news: None, ended: Some(exit(known.pid)) });
         }
@@ -147,20 +155,38 @@ impl Target {
     }
 
     /// Whoever listens there, if that is nobody of its launch.
-    pub fn other_listener(&self) -> Option<String> {
-        let process = self.process()?;
+    pub fn other_listener(&self) -> Option<Listener> {
+        let process = self.process().filter(|_| self.is_named)?;
         let here = self.place.holders().here;
         let mut its_own: HashSet<_> =
             Processes::now().below(process.pid).iter().map(|it| it.pid).collect();
         its_own.insert(process.pid);
-        let spawn = self.server.as_ref().map(|server| &server.spawn);
-        let is_its_own = |&pid: &i32| {
-            let stamped = Stamped::read(pid).ok().flatten();
-            its_own.contains(&pid) || stamped.is_some_and(|it| Some(&it.spawn) == spawn)
+        let is_of_its_launch =
+            |it: &Stamped| self.server.as_ref().is_some_and(|server| it.is_of_launch_of(server));
+        let stamped: Vec<_> =
+            here.iter().filter_map(|&pid| Stamped::read(pid).ok().flatten()).collect();
+        if here.iter().any(|pid| its_own.contains(pid)) || stamped.iter().any(is_of_its_launch) {
+            return None;
+        }
+        let named = |pid: i32| {
+            let name = programs::program(&proc::command_line(pid)).unwrap_or_default();
+            format!("{} (process {pid})", harmless(&name, true))
         };
-        let other = here.first().filter(|_| !here.iter().any(is_its_own))?;
-        let name = programs::program(&proc::command_line(*other)).unwrap_or_default();
-        Some(format!("{} (process {other})", harmless(&name, true)))
+        match stamped.first() {
+            Some(other) => Some(Listener::OfAnotherLaunch(named(other.pid()))),
+            None => here.first().map(|&pid| Listener::Unstamped(named(pid))),
+        }
+    }
+
+    /// The latest stamp of what `root` is and what is below it; while there is none but what else
+    /// the launch of a server that is gone has started, that server still.
+    fn below(&self, root: Process) -> Option<Stamped> {
+        let mut stamped = Stamped::from(root.pid);
+        if let Some(server) = self.server.as_ref().filter(|server| server.setup_done.is_set()) {
+            stamped.retain(|it| it.setup_done.is_set() || !it.is_of_launch_of(server));
+            return latest(stamped).or_else(|| Some(server.clone()));
+        }
+        latest(stamped)
     }
 
     fn learn_name(&mut self) {
@@ -191,11 +217,17 @@ impl Target {
 }
 
 /// What has become of `server`: the latest stamp of its launch, below it, or, if it is gone,
-/// wherever it left what it had launched.
+/// wherever it left what it had launched. What else a launch script starts has the stamp of the
+/// spawn too, but none of the end of the setup.
 fn follow(server: &Stamped) -> Option<Stamped> {
     let is_there_still = is_there(server.process);
     let found = if is_there_still { Stamped::from(server.pid()) } else { Census::now().stamped };
-    let of_its_launch = |it: &Stamped| it.spawn == server.spawn && is_there(it.process);
+    let may_be_it = |it: &Stamped| {
+        it.setup_done.is_set()
+            || if is_there_still { it.pid() == server.pid() } else { !server.setup_done.is_set() }
+    };
+    let of_its_launch =
+        |it: &Stamped| it.is_of_launch_of(server) && may_be_it(it) && is_there(it.process);
     let latest = latest(found.into_iter().filter(of_its_launch).collect());
     // In the middle of an exec there is no environment, and some write over theirs.
     latest.or_else(|| is_there_still.then(|| server.clone()))

@@ -36,8 +36,11 @@ pub fn text(before: &Startup, now: &Startup, comparison: &Comparison, look: &Loo
         text.push_str(&heading(&format!("{when}: {title}"), startup, &timed(startup), look));
     }
     text.push('\n');
-    let verdict = wrapped(&verdict(comparison, look.unicode), look.width, look.unicode);
-    text.push_str(&painted(style(comparison.total), &verdict, look));
+    let (verdict, style) = match &comparison.incomparable {
+        Some(why) => (why.clone(), Style::new()),
+        None => (verdict(comparison, look.unicode), style(comparison.total)),
+    };
+    text.push_str(&painted(style, &wrapped(&verdict, look.width, look.unicode), look));
     for (only, when) in [(&comparison.only_before, "before"), (&comparison.only_now, "now")] {
         if !only.is_empty() {
             let words = format!("only {when}: {}", only.join(", "));
@@ -60,7 +63,7 @@ fn verdict(comparison: &Comparison, unicode: bool) -> String {
     }
     let how = if by_ns > 0 { "slower" } else { "faster" };
     let by = duration(by_ns.saturating_abs(), unicode);
-    let percent = percent(total);
+    let percent = total.percent().map(|_| format!(" ({})", percent(total))).unwrap_or_default();
     let most = match cause(comparison) {
         Some((server, stage)) => {
             let whose = server.map(|it| format!("{}'s ", it.server.name)).unwrap_or_default();
@@ -69,7 +72,7 @@ fn verdict(comparison: &Comparison, unicode: bool) -> String {
         }
         None => String::new(),
     };
-    format!("{by} {how} ({percent}){most}")
+    format!("{by} {how}{percent}{most}")
 }
 
 /// The stage that is most of the difference, as deep as it goes.
