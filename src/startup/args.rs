@@ -185,7 +185,7 @@ pub struct Watch {
 pub const WATCH_MORE: &str = "\
 Exit status:
   0        ready, now or before
-  1        the process ended first, or cannot be watched
+  1        the process ended first, cannot be watched, or is not what answers
   2        the command line is wrong
   124      not ready in time
   128+N    ended by signal N";
