@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::server::{Server, State};
 use super::sight::{self, Look, Sight};
-use super::{Keeper, Message};
+use super::{Keeper, Message, whose};
 use crate::events::{Event, Unready};
 use crate::probe::{self, Answer};
 use crate::proc::{self, Process, Processes, own_pid};
@@ -155,23 +155,28 @@ impl Keeper {
     }
 
     pub(super) fn tell_timeouts(&mut self, now: Instant) {
-        let mut events = Vec::new();
-        for number in 0..self.servers.len() {
-            let is_late = |server: &&mut Server| {
-                let late = server.deadline.is_some_and(|deadline| now >= deadline);
-                late && server.state.awaits_ready()
-            };
-            let Some(server) = self.servers.get_mut(number).filter(is_late) else { continue };
-            server.deadline = None;
-            let (last_look, last_lines) = (server.probe.last.clone(), server.last_lines());
-            events.push(Event::TimedOut {
+        let mut late = Vec::new();
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            let is_late = server.deadline.is_some_and(|deadline| now >= deadline);
+            if is_late && server.state.awaits_ready() {
+                server.deadline = None;
+                late.push((number, server.probe.last.clone(), server.last_lines()));
+            }
+        }
+        if late.is_empty() {
+            return;
+        }
+        let by_server = self.by_server(&Processes::now());
+        let ports = self.listeners.ports().unwrap_or_default();
+        for (number, last_look, last_lines) in late {
+            let its_own = by_server.get(&number).map_or(&[][..], Vec::as_slice);
+            self.tell(&Event::TimedOut {
                 server: number,
                 at_ns: SystemClock.now_ns(),
                 last_look,
-                listens: self.listens_on(number),
+                listens: whose::listens_on(its_own, &ports),
                 last_lines,
             });
         }
-        events.iter().for_each(|event| self.tell(event));
     }
 }

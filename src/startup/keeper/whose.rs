@@ -60,23 +60,6 @@ impl Keeper {
         strangers.into_iter().min().filter(|_| unseen.is_empty()).and_then(Named::of)
     }
 
-    /// The ports that the server number `number` listens on.
-    pub(super) fn listens_on(&self, number: usize) -> Vec<u16> {
-        let by_server = self.by_server(&Processes::now());
-        let its_own = by_server.get(&number).map_or(&[][..], Vec::as_slice);
-        let ports = self.listeners.ports().unwrap_or_default();
-        let is_its_own = |sockets: &HashSet<u32>| {
-            its_own.iter().any(|process| !held(process.pid, sockets).is_empty())
-        };
-        let mut listens: Vec<u16> = ports
-            .iter()
-            .filter(|(_, sockets)| is_its_own(sockets))
-            .map(|(port, _)| *port)
-            .collect();
-        listens.sort_unstable();
-        listens
-    }
-
     /// Whether a process that is not below us is another launch's. What Slurm, a container's runtime
     /// or a service manager starts at a server's request has the server's environment, or none of a
     /// launch; so has what serves for it and was there before, such as a cluster's proxy.
@@ -106,6 +89,15 @@ impl Keeper {
         let plan = self.orders.plan.servers.get(number)?;
         ports.get(&probe::local_port(&plan.ready)?)
     }
+}
+
+/// The ports that `processes` listen on.
+pub fn listens_on(processes: &[Process], ports: &Ports) -> Vec<u16> {
+    let open: HashSet<u32> = processes.iter().flat_map(|it| proc::sockets(it.pid)).collect();
+    let listens = ports.iter().filter(|(_, sockets)| !open.is_disjoint(sockets));
+    let mut listens: Vec<u16> = listens.map(|(port, _)| *port).collect();
+    listens.sort_unstable();
+    listens
 }
 
 /// Somebody below us whom nothing tells whose it is.
