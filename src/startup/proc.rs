@@ -108,6 +108,11 @@ pub fn process(pid: i32) -> Option<Process> {
     })
 }
 
+/// What started `process`, or what it was left to, then what started that, and so on.
+pub fn above(process: Process) -> impl Iterator<Item = Process> {
+    std::iter::successors(self::process(process.parent), |it| self::process(it.parent))
+}
+
 /// The wait status of a process that has ended and that nobody has waited for yet. Zero may also
 /// be what is shown to those who may not know.
 pub fn wait_status(pid: i32) -> Option<i32> {

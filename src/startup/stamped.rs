@@ -97,16 +97,8 @@ impl Stamped {
     /// The process that this one has its stamps from, all the way up: under Uvicorn with workers
     /// the main process, which is the server.
     pub fn into_main(self) -> Self {
-        let mut main = self;
-        let mut parent = main.process.parent;
-        while let Some(process) = proc::process(parent) {
-            match Self::read(parent) {
-                Ok(Some(above)) if above.has_stamps_of(&main) => main = above,
-                _ => {}
-            }
-            parent = process.parent;
-        }
-        main
+        let above = proc::above(self.process).filter_map(|it| Self::read(it.pid).ok()?);
+        above.fold(self, |main, above| if above.has_stamps_of(&main) { above } else { main })
     }
 
     pub fn has_stamps_of(&self, other: &Self) -> bool {

@@ -90,12 +90,7 @@ fn read(pid: i32) -> Result<Stamped, String> {
         Some(stamped) if stamped.pid() == pid => return Ok(stamped),
         below => below,
     };
-    let mut above = None;
-    let mut parent = process.parent;
-    while let (None, Some(process)) = (&above, proc::process(parent)) {
-        above = Stamped::read(parent).ok().flatten();
-        parent = process.parent;
-    }
+    let above = proc::above(process).find_map(|it| Stamped::read(it.pid).ok()?);
     let hint = |stamped: Stamped, whose: &str| {
         let name = stamped.name();
         let name = harmless(&name, true);

@@ -302,9 +302,7 @@ fn container(process: proc::Process) -> Option<proc::Process> {
     if namespace.as_os_str() == MACHINES_OWN {
         return None;
     }
-    let mut above = process;
-    while proc::inner_pid(above.pid) != Some(1) {
-        above = proc::process(above.parent)?;
-    }
-    (proc::namespace(above.pid, "pid")? == namespace).then_some(above)
+    let mut from_here = [process].into_iter().chain(proc::above(process));
+    let first = from_here.find(|it| proc::inner_pid(it.pid) == Some(1))?;
+    (proc::namespace(first.pid, "pid")? == namespace).then_some(first)
 }
