@@ -14,9 +14,7 @@ use gym_stamp::telemetry::{
 use crate::args;
 use crate::lines::Lines;
 use crate::say::say;
-
-/// The status of a command line that cannot be meant.
-const WRONG_USAGE: u8 = 2;
+use crate::status::WRONG_USAGE;
 
 /// What reading the clock twice may take.
 const SLACK: Duration = Duration::from_millis(1);

@@ -42,6 +42,7 @@ mod show;
 mod sockets;
 #[cfg(target_os = "linux")]
 mod stamped;
+mod status;
 mod stdout;
 #[cfg(target_os = "linux")]
 mod terminal;

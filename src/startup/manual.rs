@@ -13,6 +13,7 @@ use clap_mangen::roff::{Roff, roman};
 
 use crate::args::{self, Args, Program};
 use crate::say::say;
+use crate::status::WRONG_USAGE;
 use crate::stdout::print_text;
 
 const SOURCE: &str = concat!("gym-stamp ", env!("CARGO_PKG_VERSION"));
@@ -33,7 +34,7 @@ pub fn man(args: &args::Man) -> ExitCode {
         None => {
             let pages = pages.join(", ");
             say(format_args!("there is no page {}; there are: {pages}", args.page.escape_debug()));
-            ExitCode::from(2)
+            ExitCode::from(WRONG_USAGE)
         }
     }
 }
@@ -47,7 +48,7 @@ pub fn completions(args: &args::Completions) -> ExitCode {
         Ok(script) => print_text(&script),
         Err(words) => {
             say(words);
-            ExitCode::from(2)
+            ExitCode::from(WRONG_USAGE)
         }
     }
 }

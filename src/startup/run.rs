@@ -33,16 +33,10 @@ use crate::logs;
 use crate::process::{Blocking, Inherited, Role, ended_children, spawn, wait_for_signals};
 use crate::record::{Record, Ways};
 use crate::say::say;
+use crate::status::{FAILED, NOT_FOUND, TIMED_OUT, WRONG_USAGE};
 use crate::view;
 use crate::words::plain;
 use telling::Telling;
-
-/// The status of a command line or a fleet file that cannot be meant.
-const WRONG_USAGE: u8 = 2;
-const FAILED: u8 = 1;
-/// As timeout(1) has it.
-const TIMED_OUT: u8 = 124;
-const NOT_FOUND: u8 = 127;
 
 /// What the keeper may take to say that all is over, beyond what it waits for servers.
 const KEEPER_SLACK: Duration = Duration::from_secs(8);

@@ -23,15 +23,13 @@ use serde::Serialize;
 
 use crate::args;
 use crate::say::say;
+use crate::status::WRONG_USAGE;
 use crate::stdout::print;
 use crate::waterfall::Look;
 use crate::words::harmless;
 use against::Comparison;
 use files::Recorded;
 use startup::Startup;
-
-/// The status of a command line that cannot be meant.
-const WRONG_USAGE: u8 = 2;
 
 /// How many notes are said.
 const MOST_NOTES: usize = 20;

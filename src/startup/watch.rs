@@ -25,15 +25,10 @@ use crate::proc;
 use crate::process::{Blocking, Inherited, ended_children, wait_for_signals};
 use crate::rhythm::{Rhythm, SHORTEST_PAUSE};
 use crate::say::say;
+use crate::status::{FAILED, WRONG_USAGE};
 use crate::words::duration;
 use report::{Outcome, Report};
 use target::{Listener, Target};
-
-/// The status of a command line that cannot be meant.
-const WRONG_USAGE: u8 = 2;
-const FAILED: u8 = 1;
-/// As timeout(1) has it.
-const TIMED_OUT: u8 = 124;
 
 /// A server that answers, and nothing that counts, is asked less and less often.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);

@@ -18,15 +18,12 @@ use crate::events::Stream;
 use crate::fleet::Server;
 use crate::logs;
 use crate::process::{self, Role};
+use crate::status::{NOT_EXECUTABLE, NOT_FOUND};
 use crate::words::plain;
 
 /// The variables of an outer launch, which say nothing of this one.
 pub const OUTER: [&str; 4] =
     [contract::SPAWN_NS, contract::SETUP_DONE_NS, contract::SERVE_NS, contract::TRACEPARENT];
-
-/// What a shell exits with where a program is not there, and where it cannot be run.
-const NOT_FOUND: u8 = 127;
-const NOT_EXECUTABLE: u8 = 126;
 
 /// A server's launch process and what it writes.
 pub struct Launched {

@@ -11,12 +11,13 @@ use gym_stamp::timeline::{Clock, Stage, SystemClock};
 use nix::sys::signal::Signal;
 
 use super::target::Target;
-use super::{FAILED, Plan, TIMED_OUT, span_of};
+use super::{Plan, span_of};
 use crate::events::{Exit, Unready};
 use crate::proc;
 use crate::record::{SERVER_START, Ways};
 use crate::say::{self, say};
 use crate::stamped::{Stamped, unreadable};
+use crate::status::{FAILED, TIMED_OUT};
 use crate::terminal::{self, Channel};
 use crate::waterfall::{self, Entry, Look};
 use crate::words::duration;
