@@ -159,6 +159,16 @@ pub fn wait_for_signals(inherited: &Inherited, blocking: Blocking) -> io::Result
     Ok(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | blocking.flags())?)
 }
 
+/// Has `tell` know each of `signals` as it comes, and whether a terminal sent it.
+pub fn hear_signals(signals: &SignalFd, tell: impl Fn(Signal, bool)) {
+    while let Ok(Some(info)) = signals.read_signal() {
+        let signal = i32::try_from(info.ssi_signo).ok();
+        let Some(signal) = signal.and_then(|it| Signal::try_from(it).ok()) else { continue };
+        // What the kernel itself sends: a terminal's, to all of its foreground group.
+        tell(signal, info.ssi_code == libc::SI_KERNEL);
+    }
+}
+
 /// `signals`, to be awaited.
 ///
 /// # Errors

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 use gym_stamp::supervisor::Failure;
 use gym_stamp::telemetry::JsonLines;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 
 use crate::args;
@@ -30,7 +29,9 @@ use crate::fleet::{self, Plan, WhenReady};
 use crate::keeper::link::{Command, Orders};
 use crate::keeper::{self, OUTER};
 use crate::logs;
-use crate::process::{Blocking, Inherited, Role, ended_children, spawn, wait_for_signals};
+use crate::process::{
+    Blocking, Inherited, Role, ended_children, hear_signals, spawn, wait_for_signals,
+};
 use crate::record::{Record, Ways};
 use crate::say::say;
 use crate::status::{FAILED, NOT_FOUND, TIMED_OUT, WRONG_USAGE};
@@ -138,7 +139,11 @@ impl Front {
         let (sender, inbox) = channel();
         let (events, to) = (control.try_clone()?, sender.clone());
         thread::Builder::new().spawn(move || hear_keeper(events, &to))?;
-        thread::Builder::new().spawn(move || hear_signals(&signals, &sender))?;
+        thread::Builder::new().spawn(move || {
+            hear_signals(&signals, |signal, from_terminal| {
+                sender.send(Message::Signal { signal, from_terminal }).unwrap_or_default();
+            });
+        })?;
         let pid = spawn(
             process::Command::new("/proc/self/exe")
                 .arg0("gym-startup")
@@ -530,14 +535,4 @@ fn hear_keeper(events: UnixStream, to: &Sender<Message>) {
         }
     }
     to.send(Message::KeeperGone).unwrap_or_default();
-}
-
-fn hear_signals(signals: &SignalFd, to: &Sender<Message>) {
-    while let Ok(Some(info)) = signals.read_signal() {
-        let signal = i32::try_from(info.ssi_signo).ok();
-        let Some(signal) = signal.and_then(|it| Signal::try_from(it).ok()) else { continue };
-        // What the kernel itself sends: a terminal's, to all of its foreground group.
-        let from_terminal = info.ssi_code == nix::libc::SI_KERNEL;
-        to.send(Message::Signal { signal, from_terminal }).unwrap_or_default();
-    }
 }

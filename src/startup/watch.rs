@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use gym_stamp::timeline::{Clock, SystemClock};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::signalfd::SignalFd;
 
 use crate::args;
 use crate::events::{Exit, Unready};
@@ -22,7 +21,7 @@ use crate::exporter;
 use crate::fleet::{Ready, check, time};
 use crate::probe::{self, Answer};
 use crate::proc;
-use crate::process::{Blocking, Inherited, ended_children, wait_for_signals};
+use crate::process::{Blocking, Inherited, ended_children, hear_signals, wait_for_signals};
 use crate::rhythm::{Rhythm, SHORTEST_PAUSE};
 use crate::say::say;
 use crate::status::{FAILED, WRONG_USAGE};
@@ -130,7 +129,11 @@ fn watch_to_the_end(plan: &Plan) -> Result<u8, String> {
     let mut target = Target::new(plan)?;
     let (sender, inbox) = channel();
     let (to, ready) = (sender.clone(), plan.ready.clone());
-    thread::spawn(move || hear_signals(&signals, &sender));
+    thread::spawn(move || {
+        hear_signals(&signals, |signal, _| {
+            sender.send(Message::Signal(signal)).unwrap_or_default();
+        });
+    });
     thread::spawn(move || ask_until_ready(&ready, &to));
 
     let outcome = wait(plan, &mut target, &inbox)?;
@@ -211,15 +214,6 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
                 Err(_) if Instant::now() >= next => break,
                 Err(_) => {}
             }
-        }
-    }
-}
-
-fn hear_signals(signals: &SignalFd, to: &Sender<Message>) {
-    while let Ok(Some(info)) = signals.read_signal() {
-        let signal = i32::try_from(info.ssi_signo).ok();
-        if let Some(signal) = signal.and_then(|it| Signal::try_from(it).ok()) {
-            to.send(Message::Signal(signal)).unwrap_or_default();
         }
     }
 }
