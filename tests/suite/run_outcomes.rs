@@ -335,7 +335,8 @@ fn the_unix_socket_of_another_run_is_not_ours() {
     let path = victim.folder().join("socket").display().to_string();
     let command = serve(1, &format!("unix={path}"));
     let other = startup().server("other", &command, &format!("unix:{path}"), "").spawn();
-    victim.wait().exits(1).outcome("failed").says(&["but python3 (process "]);
+    // With its folder, which the socket is in.
+    let _victim = victim.wait().exits(1).outcome("failed").says(&["but python3 (process "]);
     other.recorded().signal(Signal::SIGTERM).wait().exits(143).outcome("ready");
 }
 
