@@ -228,6 +228,22 @@ impl Stamp {
     }
 }
 
+/// The process `pid`, if it runs and its environment may be read.
+///
+/// # Errors
+///
+/// Which of the two it is not, as a clause.
+pub fn readable(pid: i32) -> Result<Process, String> {
+    let none = || format!("there is no process {pid}");
+    let process = proc::process(pid).filter(|process| !process.ended).ok_or_else(none)?;
+    match proc::environ(pid) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(format!(
+            "the environment of process {pid} may not be read: run as root, or as its user"
+        )),
+        _ => Ok(process),
+    }
+}
+
 /// That `count` processes did not let us look, and what would help.
 pub fn unreadable(count: usize) -> String {
     let processes = if count == 1 { "process" } else { "processes" };

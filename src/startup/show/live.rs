@@ -1,7 +1,5 @@
 //! A running server as a startup: what its stamps tell.
 
-use std::io::ErrorKind;
-
 use gym_stamp::contract::{MainStart, SETUP_DONE_NS, TRACEPARENT};
 use gym_stamp::server::VENV_SETUP;
 use gym_stamp::spans::{RandomIds, server_spans};
@@ -9,7 +7,7 @@ use gym_stamp::timeline::{Clock, Stage, SystemClock};
 
 use super::startup::{Span, Startup};
 use crate::proc;
-use crate::stamped::Stamped;
+use crate::stamped::{Stamped, readable};
 use crate::waterfall::Entry;
 use crate::words::harmless;
 
@@ -74,16 +72,9 @@ pub fn startup(pid: i32) -> Result<(Startup, Vec<String>), String> {
 }
 
 fn read(pid: i32) -> Result<Stamped, String> {
-    let process = proc::process(pid).filter(|process| !process.ended);
-    let process = process.ok_or_else(|| format!("there is no process {pid}"))?;
-    match Stamped::read(pid) {
-        Ok(Some(stamped)) => return Ok(stamped),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return Err(format!(
-                "the environment of process {pid} may not be read: run as root, or as its user"
-            ));
-        }
-        _ => {}
+    let process = readable(pid)?;
+    if let Ok(Some(stamped)) = Stamped::read(pid) {
+        return Ok(stamped);
     }
     let below = match Stamped::from(pid).into_iter().next() {
         // It was in the middle of an exec.

@@ -1,7 +1,6 @@
 //! Who is watched: found by its pid or by where it listens, and followed from then on.
 
 use std::collections::HashSet;
-use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -13,7 +12,7 @@ use crate::events::Exit;
 use crate::proc::{self, Process, Processes};
 use crate::programs;
 use crate::sockets::{Holders, Place};
-use crate::stamped::{Census, Stamped};
+use crate::stamped::{Census, Stamped, readable};
 use crate::words::{duration, harmless};
 
 /// The server that is watched, as far as it is known.
@@ -56,7 +55,7 @@ impl Target {
     pub fn new(plan: &Plan) -> Result<Self, String> {
         Ok(Self {
             place: Place::of(&plan.ready),
-            process: plan.pid.map(readable).transpose()?,
+            process: plan.pid.map(readable).transpose().map_err(|why| format!("--pid: {why}"))?,
             is_named: plan.pid.is_some(),
             server: None,
             given_name: plan.name.clone(),
@@ -245,17 +244,6 @@ fn latest(stamped: Vec<Stamped>) -> Option<Stamped> {
     let latest =
         stamped.into_iter().reduce(|best, it| if rank(&it) > rank(&best) { it } else { best });
     latest.map(Stamped::into_main)
-}
-
-fn readable(pid: i32) -> Result<Process, String> {
-    let none = || format!("--pid: there is no process {pid}");
-    let process = proc::process(pid).filter(|process| !process.ended).ok_or_else(none)?;
-    match proc::environ(pid) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(format!(
-            "--pid: the environment of process {pid} may not be read: run as root, or as its user"
-        )),
-        _ => Ok(process),
-    }
 }
 
 /// Whether it is still the same process, and runs.
