@@ -117,7 +117,7 @@ impl Ending {
         // could have become somebody else's.
         let known = std::mem::take(&mut self.others);
         let is_there = |it: &&Process| {
-            processes.get(it.pid).is_some_and(|now| now.start_ticks == it.start_ticks)
+            processes.get(it.pid).is_some_and(|now| now.identity() == it.identity())
         };
         for other in known.iter().filter(is_there) {
             for process in

@@ -353,6 +353,7 @@ impl Keeper {
                 launch: None,
                 launched: None,
                 state: State::Gone,
+                left_behind: Vec::new(),
                 deadline,
                 sight: Sight::default(),
                 probe: Probing::new(),
@@ -437,10 +438,12 @@ impl Keeper {
         let processes = Processes::now();
         let by_server = self.by_server(&processes);
         for (number, was_ready, exit, at_ns) in ended {
-            let left = by_server.get(&number).is_some_and(|all| all.iter().any(|it| !it.ended));
+            let of_server = by_server.get(&number).into_iter().flatten();
+            let left: Vec<_> = of_server.filter(|it| !it.ended).copied().collect();
             let Some(server) = self.servers.get_mut(number) else { continue };
-            if left && exit == Exit::Status(0) {
+            if exit == Exit::Status(0) && !left.is_empty() {
                 server.state = State::Daemon { was_ready };
+                server.left_behind = left;
                 continue;
             }
             server.state = State::Gone;

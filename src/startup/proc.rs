@@ -24,8 +24,21 @@ pub struct Process {
     pub session: i32,
     /// It has ended, and nobody has waited for it yet.
     pub ended: bool,
-    /// When it started, in ticks since the system did: with the pid, who it is.
+    /// When it started, in ticks since the system did.
     pub start_ticks: u64,
+}
+
+/// Who a process is, however long it runs: its pid, and when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    pid: i32,
+    pub start_ticks: u64,
+}
+
+impl Process {
+    pub fn identity(&self) -> Identity {
+        Identity { pid: self.pid, start_ticks: self.start_ticks }
+    }
 }
 
 /// The processes of this machine that can be seen.

@@ -155,17 +155,19 @@ fn a_server_that_daemonises_is_the_server() {
         .outcome("ready");
 }
 
-/// A launch that leaves a server which has kept nothing of it but what the test needs.
-fn forgetful_daemon(port: u16) -> String {
-    let serve = serve(port, "").replace("exec ", "");
-    format!("(exec env -i PATH=$PATH GYM_TEST_RUN=$GYM_TEST_RUN setsid {serve} >/dev/null 2>&1 &)")
+/// A launch that leaves a server which has kept nothing of it but what the test needs; until `forgets`
+/// is over, it has all.
+fn forgetful_daemon(forgets: &str, server: &str) -> String {
+    let forgetting = "exec env -i PATH=$PATH GYM_TEST_RUN=$GYM_TEST_RUN setsid";
+    format!("({{ {forgets}; {forgetting} {server}; }} >/dev/null 2>&1 &)")
 }
 
 #[test]
 fn a_daemon_that_lost_its_environment_can_only_be_that_of_the_one_server() {
     let port = free_port();
+    let command = forgetful_daemon("true", &serve(port, "").replace("exec ", ""));
     startup()
-        .server("one", &forgetful_daemon(port), &format!("http://127.0.0.1:{port}/"), "")
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
         .args(["--exit-when-ready"])
         .run()
         .exits(0)
@@ -175,13 +177,37 @@ fn a_daemon_that_lost_its_environment_can_only_be_that_of_the_one_server() {
 #[test]
 fn a_daemon_that_lost_its_environment_is_told_of_among_several_servers() {
     let port = free_port();
+    let daemon = format!("bash -c 'touch forgotten; {}'", serve(port, "after=1000"));
+    let forgotten = "until [ -e forgotten ]; do sleep 0.02; done";
+    let command = format!("{}; {forgotten}", forgetful_daemon("true", &daemon));
     startup()
-        .server("one", &forgetful_daemon(port), &format!("http://127.0.0.1:{port}/"), "")
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
         .serves("two", "after=1000")
         .run()
         .exits(1)
         .outcome("failed")
         .says(&["one exited with status 0 before it was ready, while", "of its launch: keep"]);
+}
+
+#[test]
+fn a_daemon_that_loses_its_environment_when_its_launch_is_over_is_still_the_server() {
+    let [port, other] = [free_port(), free_port()];
+    let when_over = "while [ -e /proc/$$ ]; do sleep 0.02; done; sleep 1";
+    let command = forgetful_daemon(when_over, &serve(port, "after=2").replace("exec ", ""));
+    // Whenever the keeper reaps a process, it looks which daemons are left.
+    let orphans = "for i in $(seq 6); do (sleep $i &); done";
+    startup()
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .server(
+            "two",
+            &format!("{orphans}; {}", serve(other, "")),
+            &format!("http://127.0.0.1:{other}/"),
+            "",
+        )
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .outcome("ready");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Minded {
             let processes = Processes::now();
             let is_there = |it: &Process| {
                 let now = processes.get(it.pid);
-                now.is_some_and(|now| now.start_ticks == it.start_ticks && !now.ended)
+                now.is_some_and(|now| now.identity() == it.identity() && !now.ended)
             };
             known.retain(is_there);
             let keeper = own_pid();

@@ -9,6 +9,7 @@ use super::launch::Launched;
 use super::sight::{Launch, Sight};
 use crate::events::{Exit, Unready};
 use crate::probe::Answer;
+use crate::proc::Process;
 use crate::rhythm::SHORTEST_PAUSE;
 
 /// One server that was spawned, or will not be any more.
@@ -18,6 +19,9 @@ pub struct Server {
     pub launch: Option<Launch>,
     pub launched: Option<Launched>,
     pub state: State,
+    /// What its launch process left when it ended well. Whatever name such a process takes later, it
+    /// is still the server's.
+    pub left_behind: Vec<Process>,
     pub deadline: Option<Instant>,
     pub sight: Sight,
     pub probe: Probing,

@@ -6,7 +6,7 @@ use std::io;
 use gym_stamp::contract;
 
 use crate::events::{Event, NoStamp};
-use crate::proc::{self, Process};
+use crate::proc::{self, Identity, Process};
 use crate::programs;
 
 /// A program that runs inside `venv_setup` is told of when it has run for this long.
@@ -22,9 +22,6 @@ pub struct Sight {
     seen: bool,
     running: HashMap<Identity, Step>,
 }
-
-/// The pid, and when it started.
-type Identity = (i32, u64);
 
 #[derive(Debug)]
 struct Step {
@@ -66,7 +63,7 @@ impl Sight {
                 && before.is_none()
                 && let Some(name) = name(process.pid, look)
             {
-                at_work.insert((process.pid, process.start_ticks), name);
+                at_work.insert(process.identity(), name);
             }
         }
         match self.setup_done_ns {
@@ -141,7 +138,8 @@ impl Sight {
         });
         events.extend(over.filter_map(|(_, step)| step.ended(server, now_ns)));
         for (identity, name) in at_work {
-            let start_ns = proc::start_ns(identity.1).filter(|_| !changed.contains(&identity));
+            let start_ns =
+                proc::start_ns(identity.start_ticks).filter(|_| !changed.contains(&identity));
             let start_ns = start_ns.unwrap_or(now_ns).max(launch.spawn_ns);
             self.running.insert(identity, Step { name, start_ns, told: false });
         }

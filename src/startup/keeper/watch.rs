@@ -127,21 +127,24 @@ impl Keeper {
         events.iter().for_each(|event| self.tell(event));
     }
 
-    /// Whose process is whose. What a server orphaned comes to us: by its session, or else by its
-    /// environment, it is still known.
+    /// Whose process is whose. What a server orphaned comes to us: by its session, by what its launch
+    /// left, or else by its environment, it is still known.
     pub(super) fn by_server(&self, processes: &Processes) -> HashMap<usize, Vec<Process>> {
         let mut by_launch = HashMap::new();
         let mut by_spawn = HashMap::new();
+        let mut left_behind = HashMap::new();
         for (number, server) in self.servers.iter().enumerate() {
             if let Some(launch) = server.launch {
                 by_launch.insert(launch.pid, number);
                 by_spawn.insert(launch.spawn_ns, number);
             }
+            left_behind.extend(server.left_behind.iter().map(|it| (it.identity(), number)));
         }
         let only_server = (self.orders.plan.servers.len() == 1).then_some(0);
         let mut by_server: HashMap<usize, Vec<Process>> = HashMap::new();
         for child in processes.children(own_pid()) {
             let known = by_launch.get(&child.pid).or_else(|| by_launch.get(&child.session));
+            let known = known.or_else(|| left_behind.get(&child.identity()));
             let server = known.or_else(|| by_spawn.get(&sight::spawn_ns(child.pid)?));
             // Where there is only one server, there is no doubt.
             let server = server.or(only_server.as_ref());
