@@ -5,16 +5,15 @@
 //! process goes, the keeper ends the servers, and if the keeper goes, this process does.
 
 mod forwarding;
+mod keeper;
 mod telling;
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::process::{self, ExitCode};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gym_stamp::supervisor::Failure;
 use gym_stamp::telemetry::JsonLines;
@@ -26,8 +25,8 @@ use crate::ending::{Ending, Progress};
 use crate::events::{Event, Exit, Trouble};
 use crate::exporter;
 use crate::fleet::{self, Plan, WhenReady};
+use crate::keeper::OUTER;
 use crate::keeper::link::{Command, Orders};
-use crate::keeper::{self, OUTER};
 use crate::logs;
 use crate::process::{
     Blocking, Inherited, Role, ended_children, hear_signals, spawn, wait_for_signals,
@@ -35,14 +34,10 @@ use crate::process::{
 use crate::record::{Record, Ways};
 use crate::say::say;
 use crate::status::{FAILED, NOT_FOUND, TIMED_OUT, WRONG_USAGE};
-use crate::view;
 use crate::words::plain;
+use crate::{verdict, view};
+use keeper::Keeper;
 use telling::Telling;
-
-/// What the keeper may take to say that all is over, beyond what it waits for servers.
-const KEEPER_SLACK: Duration = Duration::from_secs(8);
-/// Orders are read at once by a keeper that is well.
-const ORDERS_LIMIT: Duration = Duration::from_secs(10);
 
 /// Launches what `args` ask for, and stays until it has ended.
 pub fn run(args: &args::Run) -> ExitCode {
@@ -102,20 +97,6 @@ struct Front {
     interrupted: bool,
 }
 
-struct Keeper {
-    pid: Pid,
-    control: UnixStream,
-    connected: bool,
-    /// It was told to end the servers.
-    ending: bool,
-    /// It has said that they have ended.
-    over: bool,
-    /// When it is too late to say that, or to say anything.
-    deadline: Option<Instant>,
-    /// When it will have been silent for longer than any server may take.
-    silent: Option<Instant>,
-}
-
 /// An exporter at work.
 struct Export {
     pid: Pid,
@@ -131,28 +112,23 @@ impl Front {
         let ways = Ways::new(&plan);
         let warning = record.planned(&plan);
 
-        let (control, keepers_control) = UnixStream::pair()?;
-        let (out, keepers_out) = UnixStream::pair()?;
-        let (err, keepers_err) = UnixStream::pair()?;
+        let (control, its_control) = UnixStream::pair()?;
+        let (out, its_out) = UnixStream::pair()?;
+        let (err, its_err) = UnixStream::pair()?;
         // Before the keeper: where there can be no threads, nothing is left to end.
         let telling = Telling::start(view::screen(&plan), out, err)?;
         let (sender, inbox) = channel();
         let (events, to) = (control.try_clone()?, sender.clone());
-        thread::Builder::new().spawn(move || hear_keeper(events, &to))?;
+        thread::Builder::new().spawn(move || {
+            let messages = keeper::events(events).map(Message::Event);
+            messages.chain([Message::KeeperGone]).for_each(|it| to.send(it).unwrap_or_default());
+        })?;
         thread::Builder::new().spawn(move || {
             hear_signals(&signals, |signal, from_terminal| {
                 sender.send(Message::Signal { signal, from_terminal }).unwrap_or_default();
             });
         })?;
-        let pid = spawn(
-            process::Command::new("/proc/self/exe")
-                .arg0("gym-startup")
-                .arg(keeper::WORD)
-                .stdin(OwnedFd::from(keepers_control))
-                .stdout(OwnedFd::from(keepers_out))
-                .stderr(OwnedFd::from(keepers_err)),
-            Role::Part,
-        )?;
+        let mut keeper = Keeper::spawn(control, [its_control, its_out, its_err])?;
         ways.warnings.iter().chain(&warning).for_each(|warning| telling.say(warning));
 
         let traced = ways.are_any();
@@ -162,19 +138,8 @@ impl Front {
             inherited: inherited.clone(),
             plan,
         };
-        control.set_write_timeout(Some(ORDERS_LIMIT))?;
-        write_line(&control, &orders)?;
+        keeper.order(&orders)?;
         let plan = orders.plan;
-
-        let keeper = Keeper {
-            pid,
-            control,
-            connected: true,
-            ending: false,
-            over: false,
-            deadline: None,
-            silent: at_the_latest(&plan),
-        };
         let ready = vec![false; plan.servers.len()];
         Ok(Self {
             plan,
@@ -216,7 +181,7 @@ impl Front {
 
     fn next_deadline(&self) -> Option<Instant> {
         let export = self.export.as_ref().map(|export| export.deadline);
-        self.keeper.deadline.into_iter().chain(self.keeper.silent).chain(export).min()
+        self.keeper.due().into_iter().chain(export).min()
     }
 
     fn take(&mut self, message: Option<Message>) {
@@ -230,8 +195,7 @@ impl Front {
             }
             Some(Message::Signal { signal, from_terminal }) => self.end_for(signal, from_terminal),
             Some(Message::KeeperGone) => {
-                self.keeper.connected = false;
-                (self.keeper.deadline, self.keeper.silent) = (None, None);
+                self.keeper.is_gone();
                 if !self.keeper.over {
                     self.decide(FAILED, Failure::Failed, Trouble::KeeperLost);
                 }
@@ -241,10 +205,7 @@ impl Front {
     }
 
     fn take_event(&mut self, event: Event) {
-        if !self.up && !self.keeper.ending {
-            self.keeper.deadline = None;
-            self.keeper.silent = at_the_latest(&self.plan);
-        }
+        self.keeper.heard();
         self.record.take(&event, &self.plan);
         self.telling.event(event.clone());
         match event {
@@ -295,7 +256,7 @@ impl Front {
     /// Every server is ready.
     fn be_up(&mut self) {
         self.up = true;
-        self.keeper.silent = None;
+        self.keeper.waits_for_no_server();
         let spans = self.record.finish();
         self.keep_and_show(spans);
         match self.plan.when_ready.clone() {
@@ -361,7 +322,8 @@ impl Front {
 
     fn conclude(&mut self, status: u8, failure: Failure, trouble: Trouble) {
         if !self.up {
-            let spans = self.record.abort(failure, &self.words(&trouble));
+            let spans =
+                self.record.abort(failure, &verdict::in_short(&trouble, &self.plan.servers));
             self.keep_and_show(spans);
         }
         self.telling.trouble(trouble);
@@ -376,32 +338,6 @@ impl Front {
     fn signal_then(&self, signal: Signal) {
         if let Some(pid) = self.then {
             kill(pid, signal).unwrap_or_default();
-        }
-    }
-
-    /// What the spans of an aborted startup say.
-    fn words(&self, trouble: &Trouble) -> String {
-        let name = |server: usize| self.plan.servers.get(server).map_or("", |it| it.name.as_str());
-        match trouble {
-            Trouble::PortTaken { server, .. } => {
-                format!("{}: something else already answers where it would", name(*server))
-            }
-            Trouble::PortTakenLater { server, .. } => {
-                format!("{}: something else answers where it was to", name(*server))
-            }
-            Trouble::NotSpawned { server, error, .. } => format!("{}: {error}", name(*server)),
-            Trouble::ExitedEarly { server, exit, .. } => {
-                format!("{} {exit} before it was ready", name(*server))
-            }
-            Trouble::ExitedLater { server, exit, .. } => format!("{} {exit}", name(*server)),
-            Trouble::TimedOut { server, .. } => format!("{} was not ready in time", name(*server)),
-            Trouble::Interrupted { signal, .. } => match Signal::try_from(*signal) {
-                Ok(signal) => format!("interrupted by {signal}"),
-                Err(_) => format!("interrupted by signal {signal}"),
-            },
-            Trouble::ThenFailed { status } => format!("--then ended with status {status}"),
-            Trouble::KeeperLost => "the process that owns the servers was lost".to_owned(),
-            Trouble::KeeperSilent => "the process that owns the servers fell silent".to_owned(),
         }
     }
 
@@ -441,15 +377,8 @@ impl Front {
 
     fn look_at_deadlines(&mut self) {
         let now = Instant::now();
-        if self.keeper.deadline.is_some_and(|deadline| now >= deadline) {
-            // It hangs, or is stopped. What it leaves comes to us.
-            self.keeper.deadline = None;
-            kill(self.keeper.pid, Signal::SIGKILL).unwrap_or_default();
+        if self.keeper.is_given_up(now) {
             self.decide(FAILED, Failure::Failed, Trouble::KeeperSilent);
-        }
-        if self.keeper.silent.take_if(|silent| now >= *silent).is_some() {
-            // Or we were stopped ourselves, and what it said meanwhile is still on its way.
-            self.keeper.deadline.get_or_insert(now + KEEPER_SLACK);
         }
         if let Some(export) = &mut self.export
             && now >= export.deadline
@@ -489,50 +418,4 @@ impl Front {
             }
         }
     }
-}
-
-impl Keeper {
-    fn command(&self, command: Command) {
-        // If it is gone, that is told elsewhere.
-        write_line(&self.control, &command).unwrap_or_default();
-    }
-
-    fn end(&mut self, grace: Duration) {
-        if !self.ending && self.connected {
-            (self.ending, self.silent) = (true, None);
-            self.command(Command::End);
-            self.deadline = Instant::now().checked_add(grace * 2 + KEEPER_SLACK);
-        }
-    }
-
-    fn kill(&mut self) {
-        if !self.connected {
-            return;
-        }
-        self.command(Command::Kill);
-        let deadline = Instant::now() + KEEPER_SLACK;
-        self.deadline = Some(self.deadline.map_or(deadline, |before| before.min(deadline)));
-    }
-}
-
-/// When the keeper has something to say of every server of `plan`, if it says nothing before.
-fn at_the_latest(plan: &Plan) -> Option<Instant> {
-    let longer = |longest: Duration, server: &fleet::Server| Some(longest.max(server.timeout?));
-    Instant::now().checked_add(plan.servers.iter().try_fold(Duration::ZERO, longer)?)
-}
-
-fn write_line(mut to: &UnixStream, what: &impl serde::Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(what)?;
-    line.push(b'\n');
-    to.write_all(&line)
-}
-
-fn hear_keeper(events: UnixStream, to: &Sender<Message>) {
-    for line in BufReader::new(events).split(b'\n') {
-        let Ok(line) = line else { break };
-        if let Ok(event) = serde_json::from_slice(&line) {
-            to.send(Message::Event(event)).unwrap_or_default();
-        }
-    }
-    to.send(Message::KeeperGone).unwrap_or_default();
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
+use nix::sys::signal::Signal;
 
 use crate::events::{Exit, Trouble, Unready};
 use crate::fleet::{Ready, Server};
@@ -43,6 +44,32 @@ pub fn paragraph(
         text.push_str(&wrapped(&verdict.advice, width, unicode));
     }
     text
+}
+
+/// The same in one line: what the spans of an aborted startup say.
+pub fn in_short(trouble: &Trouble, servers: &[Server]) -> String {
+    let name = |server: usize| servers.get(server).map_or("", |it| it.name.as_str());
+    match trouble {
+        Trouble::PortTaken { server, .. } => {
+            format!("{}: something else already answers where it would", name(*server))
+        }
+        Trouble::PortTakenLater { server, .. } => {
+            format!("{}: something else answers where it was to", name(*server))
+        }
+        Trouble::NotSpawned { server, error, .. } => format!("{}: {error}", name(*server)),
+        Trouble::ExitedEarly { server, exit, .. } => {
+            format!("{} {exit} before it was ready", name(*server))
+        }
+        Trouble::ExitedLater { server, exit, .. } => format!("{} {exit}", name(*server)),
+        Trouble::TimedOut { server, .. } => format!("{} was not ready in time", name(*server)),
+        Trouble::Interrupted { signal, .. } => match Signal::try_from(*signal) {
+            Ok(signal) => format!("interrupted by {signal}"),
+            Err(_) => format!("interrupted by signal {signal}"),
+        },
+        Trouble::ThenFailed { status } => format!("--then ended with status {status}"),
+        Trouble::KeeperLost => "the process that owns the servers was lost".to_owned(),
+        Trouble::KeeperSilent => "the process that owns the servers fell silent".to_owned(),
+    }
 }
 
 struct Verdict<'t> {
