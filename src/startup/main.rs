@@ -47,6 +47,8 @@ mod stdout;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(target_os = "linux")]
+mod tree;
+#[cfg(target_os = "linux")]
 mod verdict;
 #[cfg(target_os = "linux")]
 mod view;

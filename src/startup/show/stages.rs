@@ -7,6 +7,7 @@ use std::fmt;
 use gym_stamp::spans::SERVER_TYPE;
 
 use super::startup::{REPORT, ROOT, SERVER, Span, Startup, WORKER};
+use crate::tree::Tree;
 use crate::words::cut;
 
 /// The place of a server from its spawn to its first answer.
@@ -51,22 +52,21 @@ pub struct Timed {
 /// What has ended of `startup`, less the startup as a whole: what is above is before what is
 /// beneath.
 pub fn timed(startup: &Startup) -> Vec<Timed> {
-    let tree = Tree::new(startup);
+    let stages = Stages::new(startup);
     let mut all = Vec::new();
     let mut to_do = Vec::new();
-    tree.push(&tree.roots, None, &mut to_do);
+    stages.push(&stages.tree.roots, None, &mut to_do);
     while let Some((index, occurrence, above)) = to_do.pop() {
         let Some(span) = startup.spans.get(index) else { continue };
-        let here = Here::new(span, occurrence, tree.reported_from(index), above.as_ref());
+        let here = Here::new(span, occurrence, stages.reported_from(index), above.as_ref());
         if let Some(ns) = span.length_ns()
             && span.entry.name != ROOT
-            && !tree.is_seen_from_outside(index)
+            && !stages.is_seen_from_outside(index)
         {
             let Here { server, place, node, .. } = here.clone();
             all.push(Timed { server, place, ns, node });
         }
-        let children = tree.children.get(index).map_or(&[][..], Vec::as_slice);
-        tree.push(children, Some(&here), &mut to_do);
+        stages.push(stages.tree.children(index), Some(&here), &mut to_do);
     }
     all
 }
@@ -154,33 +154,16 @@ fn step(name: &str, above: Option<&str>) -> String {
     above.map_or_else(|| name.to_string(), |above| format!("{above} / {name}"))
 }
 
-struct Tree<'s> {
+struct Stages<'s> {
     spans: &'s [Span],
-    roots: Vec<usize>,
-    children: Vec<Vec<usize>>,
-    parents: Vec<Option<usize>>,
+    tree: Tree,
 }
 
-impl<'s> Tree<'s> {
+impl<'s> Stages<'s> {
     fn new(startup: &'s Startup) -> Self {
         let spans = startup.spans.as_slice();
-        let by_id: HashMap<_, _> =
-            spans.iter().enumerate().map(|(index, span)| (span.entry.id, index)).collect();
-        let parent = |span: &Span| span.entry.parent.and_then(|id| by_id.get(&id).copied());
-        let parents: Vec<_> = spans.iter().map(parent).collect();
-        let mut tree = Self { spans, roots: Vec::new(), children: Vec::new(), parents };
-        tree.children.resize(spans.len(), Vec::new());
-        for (index, parent) in tree.parents.iter().enumerate() {
-            // What stands above itself is reached from no root, and compared with nothing.
-            match parent.and_then(|parent| tree.children.get_mut(parent)) {
-                Some(siblings) => siblings.push(index),
-                None => tree.roots.push(index),
-            }
-        }
-        let start_ns = |index: &usize| spans.get(*index).map(|span| span.entry.start_ns);
-        tree.roots.sort_by_key(start_ns);
-        tree.children.iter_mut().for_each(|siblings| siblings.sort_by_key(start_ns));
-        tree
+        let entries: Vec<_> = spans.iter().map(|span| &span.entry).collect();
+        Self { spans, tree: Tree::new(&entries, |entry| entry.start_ns) }
     }
 
     /// Puts `siblings` on the stack, each with the number of those of its name so far.
@@ -205,7 +188,7 @@ impl<'s> Tree<'s> {
 
     /// The node of a server that says more itself.
     fn reported_from(&self, index: usize) -> Option<&str> {
-        let children = self.children.get(index)?.iter().filter_map(|it| self.spans.get(*it));
+        let children = self.tree.children(index).iter().filter_map(|it| self.spans.get(*it));
         let mut reports =
             children.filter(|span| [REPORT, WORKER].contains(&span.entry.name.as_str()));
         reports.find_map(|span| span.node.as_deref())
@@ -215,14 +198,13 @@ impl<'s> Tree<'s> {
     /// twice.
     fn is_seen_from_outside(&self, index: usize) -> bool {
         let name = |index: usize| self.spans.get(index).map(|span| span.entry.name.as_str());
-        let parent = |index: usize| self.parents.get(index).copied().flatten();
-        let above = parent(index);
+        let above = self.tree.parent(index);
         match name(index) {
             Some(REPORT) => above.and_then(name) == Some(SERVER),
             Some("gym.server.startup.venv_setup") => {
-                let server = above.and_then(parent);
-                let seen = server.and_then(|server| self.children.get(server)).into_iter();
-                seen.flatten().any(|it| name(*it) == Some("gym.startup.server.venv_setup"))
+                let server = above.and_then(|above| self.tree.parent(above));
+                let seen = server.map_or(&[][..], |server| self.tree.children(server));
+                seen.iter().any(|it| name(*it) == Some("gym.startup.server.venv_setup"))
             }
             _ => false,
         }

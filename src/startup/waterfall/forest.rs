@@ -1,10 +1,11 @@
 //! Entries as a tree: which of them are on the longest path, and which lines are drawn.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::table::{Glyphs, share};
 use super::{Entry, Line, Look};
+use crate::tree::Tree;
 use crate::words::tail;
 
 /// The span of one server, as its supervisor saw it.
@@ -28,76 +29,25 @@ fn kind(entry: &Entry) -> Kind {
     }
 }
 
-/// The entries as a tree: indices into them.
+/// The entries in their tree, and in time.
 pub struct Forest<'e> {
     entries: &'e [Entry],
-    roots: Vec<usize>,
-    children: Vec<Vec<usize>>,
+    tree: Tree,
     pub start_ns: u64,
     pub end_ns: u64,
 }
 
 impl<'e> Forest<'e> {
     pub fn new(entries: &'e [Entry]) -> Self {
-        let mut by_id = HashMap::new();
-        for (index, entry) in entries.iter().enumerate() {
-            by_id.entry(entry.id).or_insert(index);
-        }
-        let mut roots = Vec::new();
-        let mut children = vec![Vec::new(); entries.len()];
-        for (index, entry) in entries.iter().enumerate() {
-            let parent = entry.parent.and_then(|id| by_id.get(&id)).filter(|it| **it != index);
-            match parent.and_then(|parent| children.get_mut(*parent)) {
-                Some(siblings) => siblings.push(index),
-                None => roots.push(index),
-            }
-        }
+        // What somebody says of themselves comes after what others saw.
+        let place = |entry: &Entry| (kind(entry) == Kind::Report, entry.start_ns);
         let ends = entries.iter().map(|entry| entry.end_ns.unwrap_or(entry.start_ns));
-        let mut forest = Self {
+        Self {
             entries,
-            roots,
-            children,
+            tree: Tree::new(&entries.iter().collect::<Vec<_>>(), place),
             start_ns: entries.iter().map(|entry| entry.start_ns).min().unwrap_or(0),
             end_ns: ends.max().unwrap_or(0),
-        };
-        forest.root_what_goes_in_circles();
-        let start = |index: &usize| entries.get(*index).map(|entry| entry.start_ns);
-        forest.roots.sort_by_key(start);
-        let place = |index: &usize| {
-            entries.get(*index).map(|entry| (kind(entry) == Kind::Report, entry.start_ns))
-        };
-        forest.children.iter_mut().for_each(|siblings| siblings.sort_by_key(place));
-        forest
-    }
-
-    /// Spans that stand above themselves are reached from no root: a file can hold such.
-    fn root_what_goes_in_circles(&mut self) {
-        let mut reached = vec![false; self.entries.len()];
-        let mut to_do = self.roots.clone();
-        let mut next = 0;
-        loop {
-            while let Some(index) = to_do.pop() {
-                match reached.get_mut(index) {
-                    Some(reached) if !*reached => *reached = true,
-                    _ => continue,
-                }
-                to_do.extend(self.children(index));
-            }
-            match reached.iter().skip(next).position(|reached| !reached) {
-                None => break,
-                Some(offset) => next = next.saturating_add(offset),
-            }
-            // The circle is cut above it.
-            for siblings in &mut self.children {
-                siblings.retain(|index| *index != next);
-            }
-            self.roots.push(next);
-            to_do.push(next);
         }
-    }
-
-    fn children(&self, index: usize) -> &[usize] {
-        self.children.get(index).map_or(&[], Vec::as_slice)
     }
 
     fn entry(&self, index: usize) -> Option<&'e Entry> {
@@ -116,7 +66,7 @@ impl<'e> Forest<'e> {
     /// For each entry whether it is on the longest path of its root.
     pub fn critical(&self) -> Vec<bool> {
         let mut critical = vec![false; self.entries.len()];
-        let mut to_do = self.roots.clone();
+        let mut to_do = self.tree.roots.clone();
         while let Some(index) = to_do.pop() {
             if let Some(critical) = critical.get_mut(index) {
                 *critical = true;
@@ -129,7 +79,7 @@ impl<'e> Forest<'e> {
     /// The children that make up the end of a span on the longest path, back from its end.
     fn path_below(&self, index: usize) -> Vec<usize> {
         let children =
-            || self.children(index).iter().filter_map(|it| Some((*it, self.entry(*it)?)));
+            || self.tree.children(index).iter().filter_map(|it| Some((*it, self.entry(*it)?)));
         let waits_for_others = children().any(|(_, entry)| entry.name == SERVER);
         // What is seen from outside is seen a little late.
         let length = self.entry(index).map_or(0, |entry| self.length_ns(entry));
@@ -168,10 +118,10 @@ impl<'e> Forest<'e> {
         let mut lines = Vec::new();
         // What is still to be told, the next at the end.
         let mut to_do: Vec<_> =
-            self.roots.iter().rev().map(|index| (*index, None, 0_usize)).collect();
+            self.tree.roots.iter().rev().map(|index| (*index, None, 0_usize)).collect();
         while let Some((index, parent, level)) = to_do.pop() {
             let Some(entry) = self.entry(index) else { continue };
-            let below = self.children(index).iter().rev();
+            let below = self.tree.children(index).iter().rev();
             to_do.extend(below.map(|child| (*child, Some(entry), level.saturating_add(1))));
             let length_ns = self.length_ns(entry);
             lines.push(Line {
@@ -191,12 +141,12 @@ impl<'e> Forest<'e> {
     pub fn rows(&self, critical: &[bool], look: &Look) -> Vec<Row> {
         let glyphs = Glyphs::of(look);
         let mut rows = Vec::new();
-        let roots = self.items(&self.roots, critical, look).into_iter();
+        let roots = self.items(&self.tree.roots, critical, look).into_iter();
         // What is still to be drawn, the next at the end.
         let mut to_do: Vec<_> = roots.rev().map(Branch::root).collect();
         while let Some(branch) = to_do.pop() {
             if let Item::Entry(index) = branch.item {
-                let children = self.items(self.children(index), critical, look);
+                let children = self.items(self.tree.children(index), critical, look);
                 let count = children.len();
                 for (number, item) in children.into_iter().enumerate().rev() {
                     let (own, further) = match number.saturating_add(1) == count {
