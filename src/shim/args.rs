@@ -75,23 +75,20 @@ fn is_option(word: ZStr) -> bool {
 
 /// The option that `word` names, and the value behind its `=`.
 fn split(word: ZStr<'_>) -> Result<(&'static Spec, Option<ZStr<'_>>), Failure> {
-    let bytes = word.bytes();
+    let name = until(b'=', word.bytes());
+    let value = word.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"="));
     for option in &OPTIONS {
-        let letter = option.short.is_some_and(|short| bytes == [b'-', short]);
-        if letter || bytes == option.long.as_bytes() {
-            return Ok((option, None));
-        }
-        let value = word.strip_prefix(option.long.as_bytes());
-        if let Some(value) = value.and_then(|value| value.strip_prefix(b"=")) {
-            return Ok((option, Some(value)));
+        let letter = option.short.is_some_and(|short| name == [b'-', short]);
+        if letter || name == option.long.as_bytes() {
+            return Ok((option, value));
         }
     }
-    Err(Failure::unknown_option(bytes, nearest(bytes)))
+    Err(Failure::unknown_option(word.bytes(), nearest(name)))
 }
 
 /// The option that `given` was most likely meant to be.
 fn nearest(given: &[u8]) -> &'static Spec {
-    let typed = letters(until(b'=', given));
+    let typed = letters(given);
     let far = |option: &Spec| {
         let name = letters(option.long.as_bytes());
         if name.starts_with(typed) { 0 } else { distance(typed, name) }

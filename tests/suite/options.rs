@@ -110,6 +110,10 @@ fn a_value_where_none_belongs_is_an_error(build: Build) {
             refused(build, &[&given, "touch", "ran"], &[option, "value"]);
         }
     }
+    for (letter, option) in [("-v", "--verbose"), ("-h", "--help"), ("-V", "--version")] {
+        let given = format!("{letter}=1");
+        refused(build, &[&given, "touch", "ran"], &[option, "value"]);
+    }
 }
 
 // Wrong options
@@ -130,14 +134,15 @@ fn the_nearest_option_is_named(build: Build) {
         ("--nwo", "--now"),
         ("--halp", "--help"),
         ("-help", "--help"),
-        ("--usage", "--"),
-        ("-x", "--"),
-        ("-vv", "--"),
-        ("---", "--"),
-        ("--keep-alive=9", "--"),
+        ("--usage", "--spawn"),
+        ("-x", "--now"),
+        ("-vv", "--venv"),
+        ("---", "--spawn"),
+        ("--keep-alive=9", "--keep"),
     ];
     for (slip, nearest) in slips {
-        refused(build, &[slip, "touch", "ran"], &[slip, nearest]);
+        let words = format!("'{slip}': did you mean {nearest}? ");
+        refused(build, &[slip, "touch", "ran"], &[&words]);
     }
 }
 
