@@ -218,12 +218,20 @@ impl File {
 
 /// Whether there is something at `path`, links followed.
 pub fn exists(path: ZStr) -> bool {
-    faccessat(AT_FDCWD, path_of(path), AccessFlags::F_OK, AtFlags::AT_EACCESS).is_ok()
+    access(path, AccessFlags::F_OK).is_ok()
 }
 
 /// Whether the file at `path` may be executed.
 pub fn executable(path: ZStr) -> Result<()> {
-    Ok(faccessat(AT_FDCWD, path_of(path), AccessFlags::X_OK, AtFlags::AT_EACCESS)?)
+    access(path, AccessFlags::X_OK)
+}
+
+/// As `execve` will see it, with the effective ids; where that is refused, with the real ones.
+fn access(path: ZStr, mode: AccessFlags) -> Result<()> {
+    let path = path_of(path);
+    let seen = faccessat(AT_FDCWD, path, mode, AtFlags::AT_EACCESS);
+    // A sandbox that has not heard of Linux's `faccessat2` refuses it.
+    Ok(if seen == Err(nix::Error::EPERM) { nix::unistd::access(path, mode) } else { seen }?)
 }
 
 /// What a file is.

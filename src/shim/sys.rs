@@ -5,7 +5,7 @@
 use core::mem::MaybeUninit;
 
 use crate::Process;
-use crate::arch::{self, nr, syscall3, syscall6};
+use crate::arch::{self, Stat, nr, syscall3, syscall6};
 use crate::arena::Arena;
 use crate::errno::{Errno, Result};
 use crate::zstr::{Vector, ZStr};
@@ -279,36 +279,21 @@ pub struct Metadata {
 
 /// What the file at `path` is, links followed.
 pub fn metadata(path: ZStr) -> Result<Metadata> {
-    /// `struct statx` up to its `stx_dev_minor`, and the rest of it.
-    #[repr(C)]
-    struct Statx {
-        mask_to_gid: [u32; 6],
-        nlink: u32,
-        mode: u16,
-        spare: u16,
-        ino: u64,
-        size_to_mnt_id: [u64; 12],
-        dev_major: u32,
-        dev_minor: u32,
-        rest: [u64; 14],
-    }
-    const _: () = assert!(size_of::<Statx>() == 256);
-    const STATX_BASIC_STATS: usize = 0x7ff;
-    let mut statx = MaybeUninit::<Statx>::zeroed();
+    let mut stat = MaybeUninit::<Stat>::zeroed();
     let args = [
         AT_FDCWD,
         path.as_ptr().expose_provenance(),
+        stat.as_mut_ptr().expose_provenance(),
         0,
-        STATX_BASIC_STATS,
-        statx.as_mut_ptr().expose_provenance(),
+        0,
         0,
     ];
-    // SAFETY: the kernel reads a NUL-terminated path and writes a `struct statx`.
-    check(unsafe { syscall6(nr::STATX, args) })?;
+    // Every kernel and every sandbox knows this call, unlike `statx`.
+    // SAFETY: the kernel reads a NUL-terminated path and writes a `struct stat`.
+    check(unsafe { syscall6(nr::NEWFSTATAT, args) })?;
     // SAFETY: all its fields are numbers, and zeroes before the kernel wrote them.
-    let statx = unsafe { statx.assume_init() };
-    let device = u64::from(statx.dev_major) << 32 | u64::from(statx.dev_minor);
-    Ok(Metadata { mode: u32::from(statx.mode), identity: (device, statx.ino) })
+    let stat = unsafe { stat.assume_init() };
+    Ok(Metadata { mode: stat.mode, identity: (stat.dev, stat.ino) })
 }
 
 /// Whether the filesystem of the file at `path` is mounted so that nothing on it may be executed.

@@ -168,6 +168,54 @@ fn what_a_search_passes_over(build: Build) {
         .file("a/tool", 0o755, "#!a/interpreter\n")
         .file("a/interpreter", 0o644, "")
         .runs("b/tool|tool")
+    row("ENOTDIR: its interpreter's folder is a file")
+        .file("a/tool", 0o755, "#!b/tool/x\n")
+        .runs("b/tool|tool")
+        .like(&["dash", "env"]);
+    row("ELOOP: it is its own interpreter")
+        .file("a/tool", 0o755, "#!a/tool\n")
+        .runs("b/tool|tool")
+        .like(&["dash"]);
+    for errno in [Errno::ESTALE, Errno::ENODEV, Errno::ETIMEDOUT, Errno::ENOTDIR] {
+        row(errno.desc()).tool("a/tool").failing(errno).runs("b/tool|tool").like(&["dash", "env"]);
+    }
+    for errno in [Errno::ELOOP, Errno::ENAMETOOLONG] {
+        row(errno.desc()).tool("a/tool").failing(errno).runs("b/tool|tool").like(&["dash"]);
+    }
+}
+
+/// As in a sandbox whose list of system calls is older than the shim.
+#[apply(native_builds)] // qemu makes other system calls than those asked for
+fn a_file_is_looked_at_where_the_kernel_knows_fewer_system_calls(build: Build) {
+    for number in [libc::SYS_statx, libc::SYS_faccessat2] {
+        for errno in [Errno::ENOSYS, Errno::EPERM] {
+            let row = |why| Row::new(build, why).without_system_call(number, errno);
+            row("a file that may not be executed")
+                .file("a/tool", 0o644, "")
+                .command(["a/tool"])
+                .fails(126, "'a/tool' may not be executed: chmod +x permits it");
+            row("a folder").folder("a").command(["./a"]).fails(126, "'./a' is a directory");
+            row("its interpreter is not there")
+                .file("a/tool", 0o755, "#!/nope\n")
+                .command(["a/tool"])
+                .fails(127, "'a/tool' runs under '/nope', which is not there: correct its #! line");
+            row("a venv")
+                .venv("v")
+                .options(["--venv", "v"])
+                .command(["python"])
+                .runs("TMP/v/bin/python|python");
+        }
+    }
+}
+
+#[apply(every_build)]
+fn verbose_names_only_what_may_be_run(build: Build) {
+    let row = Row::new(build, "in its way").folder("a/tool").fifo("b/tool").tool("c/tool");
+    let row = row.file("d/tool", 0o644, "").path("d:a:b:c").options(["-v"]).command(["tool"]);
+    let ended = row.tell().shim.run().exits(0);
+    let told = ended.stderr_text();
+    let running: Vec<_> = told.lines().filter(|line| line.contains("running")).collect();
+    assert_eq!(running, ["gym-stamp: running 'c/tool'"], "{ended}");
         .like(&["dash", "env"]);
 }
 
@@ -742,6 +790,20 @@ impl Row {
         text.replace("TMP", self.run.folder().to_str().unwrap())
     }
 }
+    /// The first `execve` fails with `errno`.
+    fn failing(mut self, errno: Errno) -> Self {
+        let inject = format!("--inject=execve:error={errno:?}:when=1");
+        let strace = program("strace", "strace");
+        let options = ["--quiet=all", "--output=/dev/null", "--trace=execve", &inject];
+        self.run = self.run.under([strace.as_path()]).under(options);
+        self
+    }
+
+    fn without_system_call(mut self, number: libc::c_long, errno: Errno) -> Self {
+        self.run = self.run.without_system_call(number, errno);
+        self
+    }
+
 
 /// Act and expect.
 impl Row {

@@ -11,6 +11,8 @@ use std::process::Command;
 
 use gym_stamp::contract::SETUP_DONE_NS;
 use macro_rules_attribute::apply;
+use nix::errno::Errno;
+use nix::libc;
 
 use crate::support::toolbox::{made_once, program, python_venv, succeed};
 use crate::support::{
@@ -418,6 +420,16 @@ fn tells_of(run: Run, venv: &Path, tool: impl Bytes) -> Ended {
     assert_eq!(told.args, args, "{ended}");
     assert!(!ended.folder().join("pwned").exists(), "{ended}");
     ended
+}
+
+#[apply(native_builds)] // qemu makes other system calls than those asked for
+fn a_copied_venv_is_told_from_its_original_where_the_kernel_knows_fewer_system_calls(build: Build) {
+    let venv = Maker::Cpython.venv(Place::Plain).join("copied/plain");
+    for number in [libc::SYS_statx, libc::SYS_faccessat2] {
+        for errno in [Errno::ENOSYS, Errno::EPERM] {
+            tells_of(gym_stamp(build).without_system_call(number, errno), &venv, "tell");
+        }
+    }
 }
 
 #[apply(every_build)]

@@ -27,6 +27,7 @@ pub mod nr {
     pub const WRITE: usize = 64;
     pub const PPOLL: usize = 73;
     pub const READLINKAT: usize = 78;
+    pub const NEWFSTATAT: usize = 79;
     pub const EXIT_GROUP: usize = 94;
     pub const CLOCK_GETTIME: usize = 113;
     pub const RT_SIGPROCMASK: usize = 135;
@@ -35,9 +36,18 @@ pub mod nr {
     pub const EXECVE: usize = 221;
     pub const MMAP: usize = 222;
     pub const PWRITEV2: usize = 287;
-    pub const STATX: usize = 291;
     pub const FACCESSAT2: usize = 439;
 }
+
+/// `struct stat`, from the kernel's `include/uapi/asm-generic/stat.h`.
+#[repr(C)]
+pub struct Stat {
+    pub dev: u64,
+    pub ino: u64,
+    pub mode: u32,
+    rest: [u32; 27],
+}
+const _: () = assert!(size_of::<Stat>() == 128);
 
 /// `e_machine` of the programs that this machine runs.
 pub const ELF_MACHINE: u16 = 183;

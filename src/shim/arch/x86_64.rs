@@ -31,13 +31,24 @@ pub mod nr {
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;
+    pub const NEWFSTATAT: usize = 262;
     pub const READLINKAT: usize = 267;
     pub const FACCESSAT: usize = 269;
     pub const PPOLL: usize = 271;
     pub const PWRITEV2: usize = 328;
-    pub const STATX: usize = 332;
     pub const FACCESSAT2: usize = 439;
 }
+
+/// `struct stat`, from the kernel's `arch/x86/include/uapi/asm/stat.h`.
+#[repr(C)]
+pub struct Stat {
+    pub dev: u64,
+    pub ino: u64,
+    nlink: u64,
+    pub mode: u32,
+    rest: [u32; 29],
+}
+const _: () = assert!(size_of::<Stat>() == 144);
 
 /// `e_machine` of the programs that this machine runs.
 pub const ELF_MACHINE: u16 = 62;
