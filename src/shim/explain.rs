@@ -4,7 +4,7 @@ use crate::arena::PathRoom;
 use crate::errno::{Errno, Result};
 use crate::fail::Failure;
 use crate::script::{Head, Program};
-use crate::sys;
+use crate::sys::{self, Metadata};
 use crate::zstr::ZStr;
 
 /// Nothing is at `path`.
@@ -56,15 +56,24 @@ fn blame(file: ZStr, nested: usize, denied: bool) -> Option<Failure> {
     } else {
         Failure::no_interpreter(file.bytes(), by)
     })
+/// The part of `st_mode` that is the type of a file, and two types.
+const TYPE: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+
+/// Whether nothing but what is in the file at `path` could keep the kernel from executing it.
+pub fn seems_executable(path: ZStr) -> bool {
+    // A folder has the permission too.
+    let is_regular = |it: Metadata| it.mode & TYPE == REGULAR;
+    sys::executable(path).is_ok() && sys::metadata(path).is_ok_and(is_regular)
+}
+
 }
 
 /// Executing the file at `path` is not permitted.
 #[cold]
 #[inline(never)]
 pub fn denied(path: ZStr) -> Failure {
-    const TYPE: u32 = 0o170_000;
-    const DIRECTORY: u32 = 0o040_000;
-    const REGULAR: u32 = 0o100_000;
     let name = path.bytes();
     let Ok(metadata) = sys::metadata(path) else { return Failure::denied_by_directory(name) };
     match metadata.mode & TYPE {

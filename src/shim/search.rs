@@ -150,7 +150,7 @@ impl<'a> Launch<'_, 'a> {
     /// A stamp must not be what keeps a server from starting: where everything together is too
     /// large for the kernel, the environment goes as it was.
     fn execve(&mut self, path: ZStr) -> Errno {
-        if self.verbose && sys::executable(path).is_ok() {
+        if self.verbose && explain::seems_executable(path) {
             note("running %", path.bytes(), b"");
         }
         let errno = sys::execve(path, &self.process.args, &self.process.env);
