@@ -22,18 +22,21 @@ macro_rules! errnos {
 }
 
 errnos! {
-    EINTR EINVAL ENODEV ENOEXEC ENOSYS ENOTSUP ERANGE ESTALE ETIMEDOUT;
+    EINTR EINVAL ENOEXEC ENOSYS ENOTSUP ERANGE;
     E2BIG "arguments and environment too long"
     EACCES "permission denied"
     EAGAIN "resource temporarily unavailable"
     EIO "input/output error"
     ELOOP "too many levels of symbolic links"
     ENAMETOOLONG "file name too long"
+    ENODEV "no such device"
     ENOENT "no such file or directory"
     ENOMEM "not enough memory"
     ENOSPC "no space left on device"
     ENOTDIR "not a directory"
     EPERM "operation not permitted"
+    ESTALE "stale file handle"
+    ETIMEDOUT "timed out"
     ETXTBSY "the file is open for writing"
 }
 

@@ -7,23 +7,21 @@ use crate::script::{Head, Program};
 use crate::sys::{self, Metadata};
 use crate::zstr::ZStr;
 
-/// Nothing is at `path`.
+/// The kernel found nothing to execute at `path`, or something that lacks what it runs under.
 #[cold]
 #[inline(never)]
 pub fn absent(path: ZStr, errno: Errno) -> Failure {
-    match sys::readlink(path, PathRoom::new().bytes()) {
-        Ok(target) if errno == Errno::ENOENT => Failure::dangling_link(path.bytes(), target),
-        _ => Failure::absent(path.bytes(), errno),
+    let name = path.bytes();
+    if !sys::exists(path) {
+        return match sys::readlink(path, PathRoom::new().bytes()) {
+            Ok(target) if errno == Errno::ENOENT => Failure::dangling_link(name, target),
+            _ => Failure::absent(name, errno),
+        };
     }
-}
-
-/// The file at `path` is there, what its `#!` line or ELF header names is not.
-pub fn no_interpreter(path: ZStr, errno: Errno) -> Failure {
-    match blame(path, NESTED, false) {
-        Some(failure) => failure,
-        None if errno == Errno::ELOOP => Failure::cannot_execute(path.bytes(), errno),
-        None => Failure::no_unnamed_interpreter(path.bytes(), errno),
-    }
+    blame(path, NESTED, false).unwrap_or_else(|| match errno {
+        Errno::ENOENT | Errno::ENOTDIR => Failure::no_unnamed_interpreter(name, errno),
+        _ => Failure::cannot_execute(name, errno),
+    })
 }
 
 /// As many interpreters of interpreters as the kernel follows.
@@ -56,6 +54,8 @@ fn blame(file: ZStr, nested: usize, denied: bool) -> Option<Failure> {
     } else {
         Failure::no_interpreter(file.bytes(), by)
     })
+}
+
 /// The part of `st_mode` that is the type of a file, and two types.
 const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -66,8 +66,6 @@ pub fn seems_executable(path: ZStr) -> bool {
     // A folder has the permission too.
     let is_regular = |it: Metadata| it.mode & TYPE == REGULAR;
     sys::executable(path).is_ok() && sys::metadata(path).is_ok_and(is_regular)
-}
-
 }
 
 /// Executing the file at `path` is not permitted.

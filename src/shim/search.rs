@@ -27,7 +27,7 @@ pub struct Launch<'p, 'a> {
 
 /// How trying one path ended, short of becoming the program there.
 enum Attempt {
-    /// Nothing is there: a search goes on.
+    /// Nothing is there, or nothing that can be reached: a search goes on.
     Absent(Errno),
     /// Something is there, or may be, that we may not execute: a search goes on, but remembers.
     Denied,
@@ -67,6 +67,10 @@ impl<'a> Launch<'_, 'a> {
         for folder in folders {
             let Ok(candidate) = join(&mut room, folder, name) else { continue };
             match self.attempt(candidate) {
+                // A file that is there lacks what it runs under.
+                Attempt::Absent(Errno::ENOENT) if sys::exists(candidate) => {
+                    return explain::absent(candidate, Errno::ENOENT);
+                }
                 Attempt::Absent(_) => {}
                 Attempt::Denied => denied = denied.or(Some(folder)),
                 Attempt::Over(failure) => return failure,
@@ -104,14 +108,7 @@ impl<'a> Launch<'_, 'a> {
             | Errno::ELOOP
             | Errno::ESTALE
             | Errno::ENODEV
-            | Errno::ETIMEDOUT => {
-                // A file that is there lacks what it runs under.
-                if sys::exists(path) {
-                    Attempt::Over(explain::no_interpreter(path, errno))
-                } else {
-                    Attempt::Absent(errno)
-                }
-            }
+            | Errno::ETIMEDOUT => Attempt::Absent(errno),
             Errno::EACCES => Attempt::Denied,
             Errno::ENOEXEC => Attempt::Over(match Head::read(path) {
                 // What every shell does with a script that does not say what it runs under.

@@ -1,9 +1,8 @@
 //! Which file a command turns out to be, how it is run, and what is said where it cannot be: every
 //! errno that `execve` has for a path, and every form of program.
 //!
-//! All rows run as nobody: root is denied next to nothing. Three errors cannot be had from a
-//! machine's own files: `ESTALE` and `ETIMEDOUT` are a network filesystem's, and for the device that
-//! `ENODEV` might be about, `execve` says `EACCES`, as for all that is no regular file.
+//! All rows run as nobody: root is denied next to nothing. Errors that cannot be had from a machine's
+//! own files, such as a network filesystem's `ESTALE` and `ETIMEDOUT`, are strace's.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, Permissions};
@@ -168,6 +167,7 @@ fn what_a_search_passes_over(build: Build) {
         .file("a/tool", 0o755, "#!a/interpreter\n")
         .file("a/interpreter", 0o644, "")
         .runs("b/tool|tool")
+        .like(&["dash", "env"]);
     row("ENOTDIR: its interpreter's folder is a file")
         .file("a/tool", 0o755, "#!b/tool/x\n")
         .runs("b/tool|tool")
@@ -224,6 +224,10 @@ fn what_a_search_that_finds_nothing_remembers(build: Build) {
     row("nothing was there").folder("a").fails(127, NOT_IN_PATH).like(&EVERYONE);
     row("ENOENT: a link to nothing").link("a/tool", "gone").fails(127, NOT_IN_PATH).like(&EVERYONE);
     row("ELOOP: a link to itself").link("a/tool", "tool").fails(127, NOT_IN_PATH);
+    row("ESTALE: a file that is there")
+        .tool("a/tool")
+        .failing(Errno::ESTALE)
+        .fails(127, NOT_IN_PATH);
     row("ENOTDIR: the last entry is a file")
         .path("b:a")
         .file("a", 0o644, "")
@@ -275,6 +279,15 @@ fn what_ends_a_search(build: Build) {
     busy.fails(126, "'a/tool' cannot be executed: the file is open for writing")
         .like(&["bash", "env"]);
     drop(writer);
+    for (errno, words) in
+        [(Errno::EIO, "input/output error"), (Errno::EPERM, "operation not permitted")]
+    {
+        row(words)
+            .tool("a/tool")
+            .failing(errno)
+            .fails(126, &format!("'a/tool' cannot be executed: {words}"))
+            .like(&["bash", "env"]);
+    }
     row("its interpreter is not there")
         .file("a/tool", 0o755, "#!/nope\n")
         .fails(127, "'a/tool' runs under '/nope', which is not there: correct its #! line")
@@ -406,6 +419,20 @@ fn paths(build: Build) {
         .command(["a/tool"])
         .fails(126, "'a/tool' lies on a filesystem that is mounted noexec")
         .like(&EVERYONE);
+    for (errno, words) in [
+        (Errno::ESTALE, "stale file handle"),
+        (Errno::ENODEV, "no such device"),
+        (Errno::ETIMEDOUT, "timed out"),
+        (Errno::EIO, "input/output error"),
+        (Errno::EPERM, "operation not permitted"),
+        (Errno::EBUSY, "error 16"),
+    ] {
+        row(words)
+            .command(["a/tool"])
+            .failing(errno)
+            .fails(126, &format!("'a/tool' cannot be executed: {words}"))
+            .like(&EVERYONE);
+    }
     row("we may execute it and not read it")
         .mode("a/tool", 0o111)
         .command(["a/tool", "x"])
@@ -523,6 +550,7 @@ fn interpreters_that_fail(build: Build) {
     row("not where it starts from", "#!inner\n")
         .fails(127, &format!("'a/tool' runs under 'inner', {missing}"));
     row("its folder is a file", "#!a/inner/x\n")
+        .command(["a/tool"])
         .fails(127, &format!("'a/tool' runs under 'a/inner/x', {missing}"));
     row("missing behind another", "#!a/middle\n")
         .file("a/middle", 0o755, "#!/nope\n")
@@ -570,11 +598,14 @@ fn interpreters_that_fail(build: Build) {
         .file("a/middle", 0o755, TELLS)
         .fails(126, "'a/tool' runs under 'a/middle', which this machine cannot run");
     row("itself", "#!a/tool\n")
+        .command(["a/tool"])
         .fails(126, "'a/tool' cannot be executed: too many levels of symbolic links");
     let deep = (0..7).fold(row("too deep", "#!a/0\n"), |row, level| {
         row.file(&format!("a/{level}"), 0o755, format!("#!a/{}\n", level + 1))
     });
-    deep.tool("a/7").fails(126, "'a/tool' cannot be executed: too many levels of symbolic links");
+    deep.tool("a/7")
+        .command(["a/tool"])
+        .fails(126, "'a/tool' cannot be executed: too many levels of symbolic links");
 }
 
 #[apply(every_build)]
@@ -759,6 +790,20 @@ impl Row {
         self
     }
 
+    /// The first `execve` fails with `errno`.
+    fn failing(mut self, errno: Errno) -> Self {
+        let inject = format!("--inject=execve:error={errno:?}:when=1");
+        let strace = program("strace", "strace");
+        let options = ["--quiet=all", "--output=/dev/null", "--trace=execve", &inject];
+        self.run = self.run.under([strace.as_path()]).under(options);
+        self
+    }
+
+    fn without_system_call(mut self, number: libc::c_long, errno: Errno) -> Self {
+        self.run = self.run.without_system_call(number, errno);
+        self
+    }
+
     fn path(mut self, path: &str) -> Self {
         self.path = Some(path.to_owned());
         self
@@ -789,20 +834,6 @@ impl Row {
         text.replace("TMP", self.run.folder().to_str().unwrap())
     }
 }
-    /// The first `execve` fails with `errno`.
-    fn failing(mut self, errno: Errno) -> Self {
-        let inject = format!("--inject=execve:error={errno:?}:when=1");
-        let strace = program("strace", "strace");
-        let options = ["--quiet=all", "--output=/dev/null", "--trace=execve", &inject];
-        self.run = self.run.under([strace.as_path()]).under(options);
-        self
-    }
-
-    fn without_system_call(mut self, number: libc::c_long, errno: Errno) -> Self {
-        self.run = self.run.without_system_call(number, errno);
-        self
-    }
-
 
 /// Act and expect.
 impl Row {
