@@ -10,7 +10,9 @@ fn main() {
     println!("cargo::rerun-if-changed=src/shim/link.ld");
     println!("cargo::rustc-check-cfg=cfg(freestanding)");
     let target = |key: &str| env::var(format!("CARGO_CFG_TARGET_{key}")).unwrap_or_default();
+    // rustc links musl's own startup code into every executable, -nostartfiles or not.
     let freestanding = target("OS") == "linux"
+        && target("ENV") == "gnu"
         && target("POINTER_WIDTH") == "64"
         && FREESTANDING_ARCHS.contains(&target("ARCH").as_str())
         && env::var_os("CARGO_FEATURE_PORTABLE").is_none();

@@ -1,9 +1,9 @@
 //! `gym-stamp` stamps the moment that setup is done into the environment of a server's command,
 //! and becomes that command.
 //!
-//! On Linux on x86-64 and aarch64 it is freestanding: no libc, no std, no memory of its own but
-//! what the kernel handed it (`sys.rs`). On every other unix the same program stands on std and
-//! nix (`portable.rs`).
+//! Built for Linux with glibc on x86-64 and aarch64 it is freestanding: no libc, no std, no memory
+//! of its own but what the kernel handed it (`sys.rs`). For every other unix the same program stands
+//! on std and nix (`portable.rs`).
 
 #![no_main]
 #![cfg_attr(freestanding, no_std)]

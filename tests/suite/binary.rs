@@ -1,7 +1,10 @@
 //! The freestanding executable: small, static, and two system calls.
 
+use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use macro_rules_attribute::apply;
 use object::elf::{ET_EXEC, FileHeader64, PF_W, PF_X};
@@ -132,6 +135,58 @@ fn makes_two_system_calls_on_aarch64() {
     let ended = run.arg("/bin/true").run().exits(0);
     let calls: Vec<_> = std::str::from_utf8(&ended.stderr).unwrap().lines().map(call).collect();
     assert_eq!(calls, ["clock_gettime", "execve"], "{ended}");
+}
+
+/// The names of the packages that cargo builds, with these `args` to `cargo tree`.
+fn packages(args: &[&str]) -> BTreeSet<String> {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["tree", "--locked", "--offline", "--edges=normal", "--prefix=none"]).args(args);
+    let tree = toolbox::succeed(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn nothing_of_the_companions_is_built_without_it() {
+    // The library names what it records by this one, which brings nothing along.
+    let packages = packages(&["--no-default-features"]);
+    assert_eq!(packages, ["gym-stamp", "opentelemetry"].map(str::to_owned).into());
+}
+
+/// For which targets the program is freestanding, as build.rs has it and as Cargo.toml has it.
+#[test]
+fn is_freestanding_where_it_can_be() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let rustc = || Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let folder = toolbox::made_once("build-script", &include_str!("../../build.rs"), |folder| {
+        let mut rustc = rustc();
+        rustc.arg("--edition=2024").arg(root.join("build.rs"));
+        toolbox::succeed(rustc.arg("-o").arg(folder.join("build-script")));
+    });
+    for (target, expected) in [
+        ("x86_64-unknown-linux-gnu", true),
+        ("aarch64-unknown-linux-gnu", true),
+        ("x86_64-unknown-linux-musl", false),
+        ("aarch64-unknown-linux-musl", false),
+        ("x86_64-unknown-linux-gnux32", false),
+        ("s390x-unknown-linux-gnu", false),
+        ("x86_64-unknown-freebsd", false),
+        ("aarch64-apple-darwin", false),
+    ] {
+        let mut script = Command::new(folder.join("build-script"));
+        script.env_clear().env("CARGO_MANIFEST_DIR", root);
+        for line in toolbox::succeed(rustc().args(["--print=cfg", "--target", target])).lines() {
+            if let Some((key, value)) = line.split_once('=') {
+                script.env(format!("CARGO_CFG_{}", key.to_uppercase()), value.trim_matches('"'));
+            }
+        }
+        let is_so = |script: &mut Command| {
+            toolbox::succeed(script).lines().any(|it| it == "cargo::rustc-cfg=freestanding")
+        };
+        assert_eq!(is_so(&mut script), expected, "{target}");
+        let packages = packages(&["--no-default-features", "--target", target]);
+        assert_eq!(packages.contains("nix"), !expected, "{target}: {packages:?}");
+        assert!(!is_so(script.env("CARGO_FEATURE_PORTABLE", "1")), "{target}");
+    }
 }
 
 /// What the kernel always grants for arguments is enough for the rest, too.
