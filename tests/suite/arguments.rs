@@ -9,15 +9,13 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::support::{Build, Ended, Run, command, every_build, gym_stamp};
 
-/// Random cases in one run of all builds. The environment variable `PROPTEST_CASES` is another
-/// number of them.
+/// Random cases for a build. The environment variable `PROPTEST_CASES` is another number of them.
 const CASES: u32 = 2000;
 
-fn share(build: Build) -> u32 {
+fn cases(build: Build) -> u32 {
     let cases = std::env::var("PROPTEST_CASES").map_or(CASES, |it| it.parse().unwrap());
     match build {
-        Build::Freestanding => cases / 2,
-        Build::Portable => cases * 2 / 5,
+        Build::Freestanding | Build::Portable => cases,
         // Two starts of qemu a case.
         Build::Aarch64 => cases / 10,
     }
@@ -76,7 +74,7 @@ fn entry() -> impl Strategy<Value = Vec<u8>> {
 
 #[apply(every_build)]
 fn random(build: Build) {
-    let config = Config { cases: share(build), failure_persistence: None, ..Config::default() };
+    let config = Config { cases: cases(build), failure_persistence: None, ..Config::default() };
     let run = gym_stamp(build).probe();
     let input = (vec(word(), 0..30), vec(entry(), 0..40));
     let arrives = |(args, environ): (Vec<Vec<u8>>, Vec<Vec<u8>>)| {
