@@ -557,6 +557,64 @@ fn a_log_pipeline_keeps_the_commands_status() {
     }
 }
 
+/// The lines of the README that may be pasted where the binary may be missing: one for any POSIX
+/// shell, and two launch lines for bash, with and without a log.
+fn pastes() -> [String; 3] {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
+    let readme = readme.unwrap();
+    let pastes: Vec<_> =
+        readme.lines().filter(|line| line.contains("exec $(command -v gym-stamp")).collect();
+    let [paste, launch, with_log] = pastes[..] else { panic!("{pastes:#?}") };
+    [paste, launch, with_log].map(str::to_owned)
+}
+
+/// `run` becomes a server that ends with 42: `.venv/bin/python` in `folder`.
+fn with_server(run: Run, folder: &str) -> Run {
+    let tells = format!("echo \"$$ ${{VIRTUAL_ENV-}} $* ${{{STAMP}-}}\"; echo err >&2; exit 42");
+    run.file(format!("{folder}/.venv/bin/python"), 0o755, format!("#!/bin/sh\n{tells}\n"))
+}
+
+/// The process that was started has become the server, in `venv`; whether that got the stamp.
+#[track_caller]
+fn server_is_stamped(ended: &Ended, venv: &str) -> bool {
+    let told = [ended.stdout_text(), ended.stderr_text()].concat();
+    let words = told.strip_suffix("\nerr\n").unwrap_or_else(|| panic!("{ended}"));
+    let ns = words.strip_prefix(&format!("{} {venv} app.py ", ended.pid));
+    let ns = ns.unwrap_or_else(|| panic!("another process or command line\n{ended}"));
+    let run = ended.started_ns..=ended.ended_ns;
+    assert!(ns.is_empty() || run.contains(&ns.parse().unwrap()), "{ended}");
+    !ns.is_empty()
+}
+
+#[apply(posix_shells)]
+fn the_readmes_line_is_the_plain_command_where_there_is_no_binary(shell: Shell) {
+    let [paste, ..] = pastes();
+    for tools in [&[][..], &[Tool::GymStamp]] {
+        let run = with_server(with_tools(shell.run(), tools), ".");
+        let ended = run.arg("-c").arg(format!("set -eu\n{paste}")).run().exits(42);
+        assert_eq!(server_is_stamped(&ended, ""), !tools.is_empty(), "{ended}");
+    }
+}
+
+#[test]
+fn the_readmes_launch_lines_become_the_server() {
+    let [_, launch, with_log] = pastes();
+    for (line, has_log) in [(launch, false), (with_log, true)] {
+        for tools in [&[][..], &[Tool::GymStamp]] {
+            let run = with_server(with_tools(BASH.run(), tools), "dir");
+            let run = run.file("dir/.venv/bin/activate", 0o644, "export VIRTUAL_ENV=$venv\n");
+            symlink(program("tee", "coreutils"), run.folder().join("tools/tee")).unwrap();
+            let line = line.replace("DIR", "dir").replace("SETUP", "venv=v");
+            let ended = run.arg("-c").arg(line).run().exits(42);
+            assert_eq!(server_is_stamped(&ended, "v"), !tools.is_empty(), "{ended}");
+            if has_log {
+                let log = fs::read_to_string(ended.folder().join("LOG")).unwrap();
+                assert_eq!(log, ended.stdout_text(), "{ended}");
+            }
+        }
+    }
+}
+
 fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_encoded_bytes()
 }
