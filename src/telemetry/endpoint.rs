@@ -188,7 +188,8 @@ impl fmt::Debug for Proxies {
     }
 }
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a way out has where no variable says otherwise.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest timeout: longer ones are a slip of the unit, and overflow what is made of them.
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,11 +1,13 @@
 //! The records of one process, on their way out.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::time::{Duration, Instant};
 
 use super::console::Console;
+use super::endpoint::DEFAULT_TIMEOUT;
 use super::otlp::Otlp;
+use super::patient::write_by;
 use super::request::{Request, Temporality};
 use super::resource::{Process, Resource};
 use super::settings::{Exporter as Kind, Lookup, Policy, Settings};
@@ -130,14 +132,15 @@ impl Telemetry {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// How long the collectors have in [`export`](Self::export).
+    /// How long the collectors have in [`export`](Self::export); 10 s where there are none, as for
+    /// the console.
     pub fn timeout(&self) -> Duration {
         [&self.settings.traces_endpoint, &self.settings.metrics_endpoint]
             .into_iter()
             .flatten()
             .map(|endpoint| endpoint.timeout)
             .max()
-            .unwrap_or_default()
+            .unwrap_or(DEFAULT_TIMEOUT)
     }
 }
 
@@ -165,5 +168,6 @@ fn deadline(timeout: Duration) -> Instant {
 
 /// A standard error that is closed or full loses the words and nothing else.
 fn tell_stderr(words: &str) {
-    writeln!(io::stderr(), "{}: {words}", env!("CARGO_PKG_NAME")).unwrap_or_default();
+    let line = format!("{}: {words}\n", env!("CARGO_PKG_NAME"));
+    write_by(Instant::now(), io::stderr(), line.as_bytes()).unwrap_or_default();
 }

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gym_stamp::spans::{METRIC_NAME, MetricSample, SpanRecord, Status};
@@ -21,6 +22,7 @@ use rstest::rstest;
 
 use crate::support::collector::{Collector, GrpcAnswer, HttpAnswer, closed};
 use crate::support::export::{Export, a_span, folder, line, span};
+use crate::support::full_pipe;
 use crate::support::rotel::{Rotel, python, script};
 use crate::support::toolbox::succeed;
 
@@ -713,15 +715,13 @@ fn a_pipe_is_written_to_as_it_is() {
 #[test]
 fn console() {
     let (resource, spans, samples) = records();
-    let mut text = Vec::new();
-    {
-        let console = Console::to(&mut text);
-        console.send(Request::of_spans(&resource, &spans), soon()).unwrap();
-        let samples = Request::of_samples(&resource, &samples, Temporality::Delta);
-        console.send(samples, soon()).unwrap();
-    }
+    let text = folder("console").join("text");
+    let console = Console::to(File::create(&text).unwrap());
+    console.send(Request::of_spans(&resource, &spans), soon()).unwrap();
+    let samples = Request::of_samples(&resource, &samples, Temporality::Delta);
+    console.send(samples, soon()).unwrap();
     assert_eq!(
-        String::from_utf8(text).unwrap(),
+        fs::read_to_string(text).unwrap(),
         "span gym.startup 1000.000 ms trace=0af7651916cd43dd8448eb211c80319c \
          span=0000000000000001 nemo.gym.startup.outcome=ready\n\
          span gym.startup.server 16746744073709.551 ms trace=0af7651916cd43dd8448eb211c80319c \
@@ -735,4 +735,18 @@ fn console() {
     );
     let full = File::options().write(true).open("/dev/full").unwrap();
     Console::to(full).send(one_request(), soon()).unwrap_err();
+}
+
+#[test]
+fn a_console_that_nobody_reads() {
+    let (_reader, full) = full_pipe();
+    let console = Console::to(File::from(full));
+    let (told, result) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let deadline = Instant::now() + Duration::from_millis(300);
+        told.send(console.send(one_request(), deadline)).unwrap();
+    });
+    let late = result.recv_timeout(Duration::from_secs(20)).expect("it waits for a reader");
+    let words = "console: not all of it was taken in time";
+    assert_eq!(late.map_err(|error| error.to_string()), Err(words.to_owned()));
 }
