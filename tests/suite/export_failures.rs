@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gym_stamp::telemetry::Protocol::{self, Grpc, HttpJson, HttpProtobuf};
-use gym_stamp::telemetry::{Endpoint, Otlp, Overrides, Request, Resource, Signal, WayOut};
+use gym_stamp::telemetry::{
+    BATCH_BYTES, Endpoint, Otlp, Overrides, Request, Resource, Signal, WayOut,
+};
 use rstest::rstest;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -269,6 +271,26 @@ fn traces_that_hang_leave_metrics_their_time() {
         .failed()
         .in_lines(1)
         .said("1 span not accepted");
+    assert_eq!(metrics.seen().len(), 1);
+}
+
+/// Spans that fill a batch are sent before the metric that comes after them is seen.
+#[rstest]
+fn batches_that_hang_leave_metrics_their_time(#[values(1, 2)] lines: u64) {
+    let metrics = Collector::http([HttpAnswer::ok()]);
+    let line_of = |id| line(&[span(id, &"x".repeat(2 * BATCH_BYTES)), span(id + 1, "last")]);
+    let spans: Vec<u8> = (0..lines).flat_map(|it| line_of(2 * it + 1)).collect();
+    Export::of([spans, METRIC.into()].concat())
+        .over(HttpProtobuf)
+        .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", http(silent()))
+        .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics.url())
+        .within(Duration::from_secs(4))
+        .run()
+        .failed()
+        .in_lines(2)
+        .said("1 span not accepted")
+        .said("no answer within 3000 ms: of 4000 ms, 1000 are kept for metrics")
+        .said("the rest is not sent");
     assert_eq!(metrics.seen().len(), 1);
 }
 

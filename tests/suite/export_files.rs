@@ -451,12 +451,12 @@ fn later_requests_have_what_is_left() {
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces.url())
         .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics)
-        .within(Duration::from_secs(2))
+        .within(Duration::from_secs(3))
         .run()
         .failed()
         .in_lines(1)
         .said("5 metrics not accepted")
-        .said(", the last of 2000 ms for everything");
+        .said(", the last of 3000 ms for everything");
     assert_eq!(traces.seen().len(), 3);
 }
 
