@@ -8,7 +8,7 @@ use super::console::Console;
 use super::endpoint::DEFAULT_TIMEOUT;
 use super::otlp::Otlp;
 use super::patient::write_by;
-use super::request::{Request, Temporality};
+use super::request::{Batches, Request, Temporality};
 use super::resource::{Process, Resource};
 use super::settings::{Exporter as Kind, Lookup, Policy, Settings};
 use super::way_out::{ExportError, WayOut};
@@ -108,7 +108,8 @@ impl Telemetry {
     ///
     /// # Errors
     ///
-    /// Why not everything was accepted, one error for each signal at most.
+    /// Why not everything was accepted, one error for each request at most: one for each signal, but
+    /// for spans that take more than one of [`BATCH_BYTES`](super::BATCH_BYTES).
     pub fn export(&self, records: &Records) -> Result<(), Vec<ExportError>> {
         let Some(way_out) = &self.way_out else { return Ok(()) };
         let deadline = deadline(self.timeout());
@@ -123,7 +124,7 @@ impl Telemetry {
             requests.push(Request::of_samples(&self.resource, samples, self.temporality));
         }
         let mut errors = Vec::new();
-        for result in way_out.send_all(requests, deadline) {
+        for result in way_out.send_all(Batches::of(requests), deadline) {
             match result {
                 Ok(accepted) => accepted.remark.iter().for_each(|remark| (self.tell)(remark)),
                 Err(error) => errors.push(error),

@@ -13,7 +13,7 @@ use gym_stamp::telemetry::{
 use opentelemetry::TraceFlags;
 use rstest::rstest;
 
-use crate::support::collector::{Collector, closed, silent};
+use crate::support::collector::{Collector, GrpcAnswer, closed, silent};
 use crate::support::export::span;
 use crate::support::full_pipe;
 
@@ -168,6 +168,24 @@ fn spans_that_nobody_takes_cost_no_metric() {
     assert_eq!(metrics.seen().len(), 1);
 }
 
+/// More than a gRPC server takes in one message.
+#[test]
+fn many_spans_go_out_in_batches() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    let told = Told::default();
+    let url = collector.url();
+    let telemetry = told.telemetry(&[
+        ON,
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &url),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "120000"),
+    ]);
+    let spans = (1..=30_000).map(|id| span(id, "gym.startup.server")).collect();
+    assert_eq!(telemetry.export(&Records { spans, ..Records::default() }), Ok(()));
+    let seen = collector.seen();
+    assert_eq!(seen.iter().map(|seen| seen.request.len()).sum::<usize>(), 30_000);
+    assert!(seen.len() > 1, "{}", seen.len());
+}
+
 /// A console has a deadline too, though no variable sets it.
 #[test]
 fn what_a_console_has() {
@@ -213,8 +231,7 @@ fn a_collector_that_comes_back() {
     let telemetry = told.telemetry(&[ON, ("OTEL_EXPORTER_OTLP_ENDPOINT", &url)]);
     assert!(telemetry.export(&records()).is_err());
     let listener = std::net::TcpListener::bind(address).unwrap();
-    let collector =
-        Collector::grpc_on(listener, None, [crate::support::collector::GrpcAnswer::ok()]);
+    let collector = Collector::grpc_on(listener, None, [GrpcAnswer::ok()]);
     assert_eq!(telemetry.export(&records()), Ok(()));
     assert_eq!(telemetry.export(&records()), Ok(()));
     assert_eq!(collector.seen().len(), 4);
