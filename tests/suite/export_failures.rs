@@ -17,7 +17,7 @@ use crate::support::collector::{
     Collector, GrpcAnswer, HttpAnswer, closed, full, full_on, listener, silent, tunnel,
 };
 use crate::support::export::{Export, a_span, folder, line, span};
-use crate::support::toolbox::{program, with_a_silent_name_server};
+use crate::support::toolbox::{program, succeed, with_a_silent_name_server};
 
 fn http(address: SocketAddr) -> String {
     format!("http://{address}")
@@ -292,6 +292,27 @@ fn batches_that_hang_leave_metrics_their_time(#[values(1, 2)] lines: u64) {
         .said("no answer within 3000 ms: of 4000 ms, 1000 are kept for metrics")
         .said("the rest is not sent");
     assert_eq!(metrics.seen().len(), 1);
+}
+
+/// What the worker of a signal is stuck in holds up the caller once, not once a request.
+#[test]
+fn one_grace_for_all_that_is_stuck() {
+    let pem = folder("stuck").join("ca.pem");
+    succeed(Command::new("mkfifo").arg(&pem));
+    let overrides = Overrides {
+        endpoint: Some(https(silent())),
+        timeout: Some(Duration::from_millis(200)),
+        ..Overrides::default()
+    };
+    let env = |name: &str| (name == "OTEL_EXPORTER_OTLP_CERTIFICATE").then(|| pem.clone().into());
+    let endpoint = Endpoint::from_env(&env, Signal::Traces, &overrides, &mut Vec::new()).unwrap();
+    let request = Request::of_spans(&Resource::default(), &[span(1, "gym.startup")]);
+    let started = Instant::now();
+    let results = Otlp::new(Some(endpoint), None)
+        .send_all(vec![request; 50], started + Duration::from_secs(1));
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    let words: Vec<_> = results.into_iter().map(|it| it.unwrap_err().to_string()).collect();
+    assert!(words.iter().all(|it| it.ends_with("not sent within 200 ms")), "{words:?}");
 }
 
 const METRIC: &str = concat!(
