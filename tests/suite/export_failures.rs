@@ -426,7 +426,8 @@ fn remark_on_success(#[case] protocol: Protocol, #[case] collector: Collector) {
         .run()
         .ended_with(0)
         .in_lines(1)
-        .said("send less");
+        .said(&format!("gym-startup: {}/", collector.url()))
+        .said(": send less");
 }
 
 #[rstest]
