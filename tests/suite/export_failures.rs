@@ -632,6 +632,7 @@ fn client_certificate(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
 #[case(HttpProtobuf, Collector::http([HttpAnswer::cut()]), "the answer was cut short")]
 #[case(HttpJson, Collector::http([HttpAnswer::cut()]), "the answer was cut short")]
 #[case(Grpc, Collector::grpc([GrpcAnswer::Hangup]), "it closed the connection")]
+#[case(Grpc, Collector::grpc([GrpcAnswer::Cut]), "it closed the connection")]
 fn closes_in_mid_answer(
     #[case] protocol: Protocol,
     #[case] collector: Collector,
