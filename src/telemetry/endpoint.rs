@@ -123,7 +123,8 @@ pub struct Endpoint {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether requests are compressed with gzip.
     pub gzip: bool,
-    /// How long one request may take, with all its retries.
+    /// How long one request may take, with all its retries. `OTEL_EXPORTER_OTLP_TIMEOUT` is in
+    /// milliseconds here, and `--timeout` beats it; the servers' Python SDK takes it for seconds.
     pub timeout: Duration,
     /// PEM files that replace and complete what TLS goes by.
     pub tls: TlsFiles,
