@@ -73,10 +73,11 @@ fn read(file: &Path, delivery: &mut Delivery) {
     while !delivery.is_over()
         && let Some(line) = lines.next()
     {
-        match json::read_line(line) {
-            Ok(requests) => requests.into_iter().for_each(|request| delivery.add(request)),
-            Err(why) => lines.damaged(&why),
+        let (requests, why) = json::read_parts(line);
+        if let Some(why) = why {
+            lines.damaged(&why);
         }
+        requests.into_iter().for_each(|request| delivery.add(request));
     }
     delivery.failed |= !lines.finish();
 }
