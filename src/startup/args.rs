@@ -270,6 +270,9 @@ pub struct Export {
     pub protocol: Option<Protocol>,
 
     /// Milliseconds that all of the sending may take, with its retries [default: 10000]
+    ///
+    /// It beats OTEL_EXPORTER_OTLP_TIMEOUT, which is in milliseconds too, while the Python SDK of
+    /// NeMo Gym's servers takes seconds.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub timeout: Option<Duration>,
 }

@@ -73,10 +73,11 @@ fn read(file: &Path, delivery: &mut Delivery) {
     while !delivery.is_over()
         && let Some(line) = lines.next()
     {
-        match json::read_line(line) {
-            Ok(requests) => requests.into_iter().for_each(|request| delivery.add(request)),
-            Err(why) => lines.damaged(&why),
+        let (requests, why) = json::read_parts(line);
+        if let Some(why) = why {
+            lines.damaged(&why);
         }
+        requests.into_iter().for_each(|request| delivery.add(request));
     }
     delivery.failed |= !lines.finish();
 }
@@ -125,12 +126,19 @@ impl Delivery {
 
     fn add(&mut self, request: Request) {
         for full in self.batches.add(request) {
-            self.send(vec![full]);
+            let kept = self.kept_for_other(is_traces(&full));
+            self.send(vec![full], kept);
         }
     }
 
-    /// Sends all of `requests` at the same time.
-    fn send(&mut self, requests: Vec<Request>) {
+    /// What a batch that is sent before the end leaves of the time: an endpoint of the other
+    /// signal's own, whose turn is yet to come, is not to be without any because of this one's.
+    fn kept_for_other(&self, is_traces: bool) -> Duration {
+        if self.is_one || self.is_given_up(!is_traces) { Duration::ZERO } else { self.timeout / 4 }
+    }
+
+    /// Sends all of `requests` at the same time, in what is left but `kept`.
+    fn send(&mut self, requests: Vec<Request>, kept: Duration) {
         let (given_up, requests): (Vec<_>, Vec<_>) =
             requests.into_iter().partition(|request| self.is_given_up(is_traces(request)));
         self.skipped |= !given_up.is_empty();
@@ -140,13 +148,14 @@ impl Delivery {
         let contents: Vec<_> =
             requests.iter().map(|request| (is_traces(request), request.contents())).collect();
         let started = Instant::now();
-        let deadline = started.checked_add(self.left).unwrap_or(started);
+        let time = self.left.saturating_sub(kept);
+        let deadline = started.checked_add(time).unwrap_or(started);
         let results = self.way_out.send_all(requests, deadline);
         self.left = self.left.saturating_sub(started.elapsed());
         for ((is_traces, contents), result) in contents.into_iter().zip(results) {
             match result {
                 Ok(accepted) => accepted.remark.iter().for_each(say),
-                Err(error) => self.not_accepted(is_traces, &contents, &error),
+                Err(error) => self.not_accepted(is_traces, &contents, &error, kept),
             }
         }
     }
@@ -155,7 +164,13 @@ impl Delivery {
         if is_traces { self.traces_given_up } else { self.metrics_given_up }
     }
 
-    fn not_accepted(&mut self, is_traces: bool, contents: &str, error: &ExportError) {
+    fn not_accepted(
+        &mut self,
+        is_traces: bool,
+        contents: &str,
+        error: &ExportError,
+        kept: Duration,
+    ) {
         let given_up = would_fail_again(error);
         // The two paths of one host may well lead to different things, and have limits of their own.
         let both = self.is_one
@@ -164,7 +179,13 @@ impl Delivery {
         self.metrics_given_up |= given_up && (!is_traces || both);
         let all = match *error {
             ExportError::Late { within, .. } if within + SLACK < self.timeout => {
-                format!(", the last of {} ms for everything", self.timeout.as_millis())
+                let all = self.timeout.as_millis();
+                if kept.is_zero() {
+                    format!(", the last of {all} ms for everything")
+                } else {
+                    let other = if is_traces { "metrics" } else { "spans" };
+                    format!(": of {all} ms, {} are kept for {other}", kept.as_millis())
+                }
             }
             _ => String::new(),
         };
@@ -173,7 +194,7 @@ impl Delivery {
 
     fn finish(mut self) -> ExitCode {
         let rest = std::mem::take(&mut self.batches).finish().collect();
-        self.send(rest);
+        self.send(rest, Duration::ZERO);
         if self.skipped {
             self.fail("the rest is not sent, since it would fare no better");
         }

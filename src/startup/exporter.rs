@@ -14,12 +14,12 @@ use crate::process::{Inherited, Role, spawn};
 /// What it may take beyond its own deadline, to start and to end.
 pub const SLACK: Duration = Duration::from_secs(2);
 
-/// Hands `line` to an exporter, which tells by itself what goes wrong.
+/// Hands `lines` to an exporter, which tells by itself what goes wrong.
 ///
 /// # Errors
 ///
 /// Why there is none.
-pub fn start(line: Vec<u8>, inherited: &Inherited) -> io::Result<Pid> {
+pub fn start(lines: Vec<u8>, inherited: &Inherited) -> io::Result<Pid> {
     let (input, mut to_exporter) = io::pipe()?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("gym-startup").args(["export", "-"]).stdin(input).stdout(Stdio::null());
@@ -27,6 +27,6 @@ pub fn start(line: Vec<u8>, inherited: &Inherited) -> io::Result<Pid> {
     command.process_group(0);
     let pid = spawn(&mut command, Role::Companion(inherited))?;
     // One that does not read is killed at its deadline, and this ends with it.
-    thread::spawn(move || to_exporter.write_all(&line).unwrap_or_default());
+    thread::spawn(move || to_exporter.write_all(&lines).unwrap_or_default());
     Ok(pid)
 }

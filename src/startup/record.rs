@@ -13,7 +13,8 @@ use gym_stamp::spans::{
 };
 use gym_stamp::supervisor::{Failure, ServerRecord, SupervisorStartup};
 use gym_stamp::telemetry::{
-    ExportError, Exporter, JsonLines, Policy, Process, Request, Resource, Settings, WayOut, json,
+    Batches, ExportError, Exporter, JsonLines, Policy, Process, Request, Resource, Settings,
+    WayOut, json,
 };
 use gym_stamp::timeline::{Clock, Stage, SystemClock};
 use gym_stamp::traceparent::{TRACEPARENT_ENV, TraceParent};
@@ -312,7 +313,9 @@ impl Ways {
         let Some(path) = &self.out else { return Ok(()) };
         let file = JsonLines::create(path)?;
         let deadline = Instant::now() + OUT_LIMIT;
-        file.send(Request::of_spans(&self.resource, spans), deadline)?;
+        for request in self.requests(spans) {
+            file.send(request, deadline)?;
+        }
         file.finish()
     }
 
@@ -324,7 +327,17 @@ impl Ways {
         if !self.exports() || spans.is_empty() {
             return None;
         }
-        json::write_line(&Request::of_spans(&self.resource, &spans)).ok()
+        let mut lines = Vec::new();
+        for request in self.requests(&spans) {
+            lines.extend(json::write_line(&request).ok()?);
+            lines.push(b'\n');
+        }
+        Some(lines)
+    }
+
+    /// `spans`, in lines that are not too long for whoever reads them.
+    fn requests(&self, spans: &[SpanRecord]) -> Vec<Request> {
+        Batches::of([Request::of_spans(&self.resource, spans)])
     }
 
     fn exports(&self) -> bool {
@@ -332,5 +345,58 @@ impl Ways {
         // People at a terminal see the startup anyway.
         let over_otlp = settings.exporter == Exporter::Otlp;
         settings.enabled && settings.traces && settings.startup_spans() && over_otlp
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use opentelemetry::{SpanId, TraceFlags, TraceId};
+
+    use super::*;
+    use crate::lines::Lines;
+
+    /// Where a startup takes more than a line may be long, what is written can be read again.
+    #[test]
+    fn a_long_record_is_read_again() {
+        let spans: Vec<_> = (1..=20_u64).map(|id| span(id, &"x".repeat(1_000_000))).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("startup.jsonl");
+        let env = |name: &str| (name == "NEMO_LENS_ENABLED").then(|| "1".into());
+        let ways = Ways {
+            settings: Settings::from_env(&env, Policy::Companion),
+            resource: Resource::default(),
+            out: Some(path.clone()),
+            warnings: Vec::new(),
+        };
+        ways.write(&spans).unwrap();
+        assert_eq!(spans_in(&path), 20);
+        std::fs::write(&path, ways.to_export(&spans).unwrap()).unwrap();
+        assert_eq!(spans_in(&path), 20);
+    }
+
+    fn spans_in(path: &Path) -> usize {
+        let mut lines = Lines::open(path).unwrap();
+        let mut count = 0;
+        while let Some(line) = lines.next() {
+            count += json::read_line(line).unwrap().iter().map(Request::len).sum::<usize>();
+        }
+        assert!(lines.finish());
+        count
+    }
+
+    fn span(id: u64, name: &str) -> SpanRecord {
+        SpanRecord {
+            trace_id: TraceId::from(1),
+            span_id: SpanId::from(id),
+            parent_span_id: None,
+            flags: TraceFlags::SAMPLED,
+            name: name.to_owned(),
+            start_ns: 1,
+            end_ns: 2,
+            attributes: Vec::new(),
+            status: Status::Unset,
+        }
     }
 }

@@ -57,5 +57,5 @@ pub(super) fn judge_partial_success(to: String, of: String, rejected: i64, words
     if rejected > 0 {
         return Err(ExportError::Rejected { to, count: rejected, of, words }.again(Again::Never));
     }
-    Ok(Accepted { remark: Some(words).filter(|words| !words.is_empty()) })
+    Ok(Accepted { remark: (!words.is_empty()).then(|| format!("{to}: {words}")) })
 }

@@ -1,7 +1,8 @@
 //! A line for each span and metric, for people.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -10,11 +11,12 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric};
 use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 
+use super::patient::write_by;
 use super::request::Request;
 use super::way_out::{Accepted, ExportError, WayOut, one_line};
 
 /// To people: `span NAME DURATION ms trace=… span=… parent=… KEY=VALUE…`, and for metrics
-/// `metric NAME count=… sum=… KEY=VALUE…`.
+/// `metric NAME count=… sum=… KEY=VALUE…`. What nobody has taken by the deadline is lost.
 #[derive(Debug)]
 pub struct Console<W> {
     name: &'static str,
@@ -28,15 +30,15 @@ impl Console<io::Stdout> {
     }
 }
 
-impl<W: Write> Console<W> {
-    /// To `out`.
+impl<W: AsFd> Console<W> {
+    /// To `out`: a file, a pipe, a terminal.
     pub fn to(out: W) -> Self {
         Self { name: "console", out: Mutex::new(out) }
     }
 }
 
-impl<W: Write + Send> WayOut for Console<W> {
-    fn send(&self, request: Request, _deadline: Instant) -> Result<Accepted, ExportError> {
+impl<W: AsFd + Send> WayOut for Console<W> {
+    fn send(&self, request: Request, deadline: Instant) -> Result<Accepted, ExportError> {
         let mut lines = String::new();
         match &request {
             Request::Traces(request) => request
@@ -52,14 +54,10 @@ impl<W: Write + Send> WayOut for Console<W> {
                 .flat_map(|scope| &scope.metrics)
                 .for_each(|metric| describe_metric(&mut lines, metric)),
         }
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        out.write_all(lines.as_bytes())
-            .and_then(|()| out.flush())
-            .map(|()| Accepted::default())
-            .map_err(|error| ExportError::File {
-                path: PathBuf::from(self.name),
-                cause: error.to_string(),
-            })
+        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        write_by(deadline, &*out, lines.as_bytes()).map(|()| Accepted::default()).map_err(|error| {
+            ExportError::File { path: PathBuf::from(self.name), cause: error.to_string() }
+        })
     }
 }
 

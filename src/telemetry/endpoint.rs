@@ -123,7 +123,8 @@ pub struct Endpoint {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether requests are compressed with gzip.
     pub gzip: bool,
-    /// How long one request may take, with all its retries.
+    /// How long one request may take, with all its retries. `OTEL_EXPORTER_OTLP_TIMEOUT` is in
+    /// milliseconds here, and `--timeout` beats it; the servers' Python SDK takes it for seconds.
     pub timeout: Duration,
     /// PEM files that replace and complete what TLS goes by.
     pub tls: TlsFiles,
@@ -188,7 +189,8 @@ impl fmt::Debug for Proxies {
     }
 }
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a way out has where no variable says otherwise.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest timeout: longer ones are a slip of the unit, and overflow what is made of them.
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,12 +1,14 @@
 //! The records of one process, on their way out.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::time::{Duration, Instant};
 
 use super::console::Console;
+use super::endpoint::DEFAULT_TIMEOUT;
 use super::otlp::Otlp;
-use super::request::{Request, Temporality};
+use super::patient::write_by;
+use super::request::{Batches, Request, Temporality};
 use super::resource::{Process, Resource};
 use super::settings::{Exporter as Kind, Lookup, Policy, Settings};
 use super::way_out::{ExportError, WayOut};
@@ -106,7 +108,8 @@ impl Telemetry {
     ///
     /// # Errors
     ///
-    /// Why not everything was accepted, one error for each signal at most.
+    /// Why not everything was accepted, one error for each request at most: one for each signal, but
+    /// for spans that take more than one of [`BATCH_BYTES`](super::BATCH_BYTES).
     pub fn export(&self, records: &Records) -> Result<(), Vec<ExportError>> {
         let Some(way_out) = &self.way_out else { return Ok(()) };
         let deadline = deadline(self.timeout());
@@ -121,7 +124,7 @@ impl Telemetry {
             requests.push(Request::of_samples(&self.resource, samples, self.temporality));
         }
         let mut errors = Vec::new();
-        for result in way_out.send_all(requests, deadline) {
+        for result in way_out.send_all(Batches::of(requests), deadline) {
             match result {
                 Ok(accepted) => accepted.remark.iter().for_each(|remark| (self.tell)(remark)),
                 Err(error) => errors.push(error),
@@ -130,14 +133,15 @@ impl Telemetry {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// How long the collectors have in [`export`](Self::export).
+    /// How long the collectors have in [`export`](Self::export); 10 s where there are none, as for
+    /// the console.
     pub fn timeout(&self) -> Duration {
         [&self.settings.traces_endpoint, &self.settings.metrics_endpoint]
             .into_iter()
             .flatten()
             .map(|endpoint| endpoint.timeout)
             .max()
-            .unwrap_or_default()
+            .unwrap_or(DEFAULT_TIMEOUT)
     }
 }
 
@@ -165,5 +169,6 @@ fn deadline(timeout: Duration) -> Instant {
 
 /// A standard error that is closed or full loses the words and nothing else.
 fn tell_stderr(words: &str) {
-    writeln!(io::stderr(), "{}: {words}", env!("CARGO_PKG_NAME")).unwrap_or_default();
+    let line = format!("{}: {words}\n", env!("CARGO_PKG_NAME"));
+    write_by(Instant::now(), io::stderr(), line.as_bytes()).unwrap_or_default();
 }

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -10,11 +9,11 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{AccessFlags, access};
 use tempfile::TempPath;
 
 use super::json;
+use super::patient::write_by;
 use super::request::Request;
 use super::way_out::{Accepted, ExportError, WayOut};
 
@@ -165,28 +164,6 @@ fn open_straight(path: &Path) -> io::Result<File> {
         }
         _ => error,
     })
-}
-
-/// Writes all of `line`, and waits until `deadline` for whoever takes it.
-fn write_by(deadline: Instant, file: &mut File, mut line: &[u8]) -> io::Result<()> {
-    while !line.is_empty() {
-        match file.write(line) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => line = line.get(count..).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(io::Error::other("not all of it was taken in time"));
-                }
-                let mut awaited = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-                // However it ends, the next try tells.
-                poll(&mut awaited, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)).ok();
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// What `path` leads to, which need not be there yet.

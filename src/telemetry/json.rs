@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 use super::request::Request;
 use super::way_out::one_line;
@@ -17,21 +17,22 @@ use super::way_out::one_line;
 ///
 /// # Errors
 ///
-/// What is wrong with the line, as a clause that can follow its place.
+/// What is wrong with the line, as a clause that can follow its place, even if only a part of it
+/// cannot be sent.
 pub fn read_line(line: &[u8]) -> Result<Vec<Request>, String> {
-    let Some(line) = parse(line)? else { return Ok(Vec::new()) };
-    if let Some(metric) = line.unread() {
-        return Err(format!("metric {}: its data cannot be read", one_line(&metric.name)));
+    match read_parts(line) {
+        (requests, None) => Ok(requests),
+        (_, Some(why)) => Err(why),
     }
-    let Line { resource_spans, resource_metrics, resource_logs } = line;
-    let spans = resource_spans
-        .map(|resource_spans| Request::Traces(ExportTraceServiceRequest { resource_spans }));
-    let metrics = resource_metrics
-        .map(|resource_metrics| Request::Metrics(ExportMetricsServiceRequest { resource_metrics }));
-    match (&spans, &metrics, resource_logs) {
-        (None, None, Some(_)) => Err("resourceLogs: only spans and metrics are sent".to_owned()),
-        (None, None, None) => Err("neither resourceSpans nor resourceMetrics".to_owned()),
-        _ => Ok(spans.into_iter().chain(metrics).collect()),
+}
+
+/// What of one line can be sent, and why the rest of it cannot, if there is any: a clause that can
+/// follow its place.
+pub fn read_parts(line: &[u8]) -> (Vec<Request>, Option<String>) {
+    match parse(line) {
+        Ok(None) => (Vec::new(), None),
+        Ok(Some(line)) => line.requests(),
+        Err(why) => (Vec::new(), Some(why)),
     }
 }
 
@@ -43,7 +44,7 @@ pub fn read_line(line: &[u8]) -> Result<Vec<Request>, String> {
 pub fn read_spans(line: &[u8]) -> Result<Option<Vec<ResourceSpans>>, String> {
     let Some(line) = parse(line)? else { return Ok(None) };
     match line {
-        Line { resource_spans: None, resource_metrics: None, resource_logs: None } => {
+        Line { resource_spans: None, resource_metrics: None, resource_logs: None, .. } => {
             Err("neither resourceSpans nor resourceMetrics nor resourceLogs".to_owned())
         }
         Line { resource_spans, .. } => Ok(resource_spans),
@@ -56,6 +57,9 @@ fn parse(line: &[u8]) -> Result<Option<Line>, String> {
     let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
     if line.is_empty() {
         return Ok(None);
+    }
+    if line.iter().filter(|&&byte| byte == b'{').count() > MOST_OBJECTS {
+        return Err(format!("more than {MOST_OBJECTS} objects"));
     }
     let line = match serde_json::from_slice::<Line>(line) {
         // serde takes a list of its fields for a `Line` too, which no writer of OTLP means.
@@ -72,12 +76,44 @@ fn parse(line: &[u8]) -> Result<Option<Line>, String> {
 struct Line {
     resource_spans: Option<Vec<ResourceSpans>>,
     resource_metrics: Option<Vec<ResourceMetrics>>,
-    resource_logs: Option<IgnoredAny>,
+    resource_logs: Option<Vec<IgnoredAny>>,
+    /// Why something of it is in neither of them.
+    #[serde(skip)]
+    left_out: Option<String>,
 }
+
+/// More than a line of 16 MiB has of any use. An empty one takes a hundred times the memory that it
+/// takes in the file.
+const MOST_OBJECTS: usize = 1_000_000;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Line {
+    fn requests(self) -> (Vec<Request>, Option<String>) {
+        if let Some(metric) = self.unread() {
+            let name = one_line(&metric.name);
+            let unread = || format!("metric {name}: its data cannot be read");
+            return (Vec::new(), Some(self.left_out.unwrap_or_else(unread)));
+        }
+        let Self { resource_spans, resource_metrics, resource_logs, left_out } = self;
+        let spans = resource_spans
+            .map(|resource_spans| Request::Traces(ExportTraceServiceRequest { resource_spans }));
+        let metrics = resource_metrics.map(|resource_metrics| {
+            Request::Metrics(ExportMetricsServiceRequest { resource_metrics })
+        });
+        let requests: Vec<_> = spans.into_iter().chain(metrics).collect();
+        let why = match resource_logs {
+            Some(logs) if requests.is_empty() || !logs.is_empty() => {
+                Some("resourceLogs: only spans and metrics are sent".to_owned())
+            }
+            None if requests.is_empty() => {
+                Some("neither resourceSpans nor resourceMetrics".to_owned())
+            }
+            _ => left_out,
+        };
+        (requests, why)
+    }
+
     /// The first metric with data that was there and is lost: `opentelemetry-proto` takes a field
     /// of a `oneof` that it cannot read for one that is not set.
     fn unread(&self) -> Option<&Metric> {
@@ -193,8 +229,48 @@ fn lenient(line: &[u8]) -> Result<Line, String> {
     }
     drop_nulls(&mut value);
     complete(&mut value);
-    serde_json::from_value(value).map_err(|error| format!("not OTLP: {error}"))
+    let mut left_out = None;
+    read_doubles(&mut value, &mut left_out);
+    let line = serde_json::from_value(value).map_err(|error| format!("not OTLP: {error}"))?;
+    Ok(Line { left_out, ..line })
 }
+
+/// Makes numbers of the doubles that are written as strings, which JSON's mapping of protobuf
+/// allows, and leaves out those that are no number in JSON.
+fn read_doubles(value: &mut Value, left_out: &mut Option<String>) {
+    match value {
+        Value::Object(fields) => fields.retain(|name, field| match field {
+            Value::String(text) if DOUBLES.contains(&name.as_str()) => {
+                let Ok(double) = text.parse() else { return true };
+                let Some(number) = Number::from_f64(double) else {
+                    let why = format!("{name} {}: only finite numbers are sent", one_line(text));
+                    left_out.get_or_insert(why);
+                    return false;
+                };
+                *field = Value::Number(number);
+                true
+            }
+            Value::Array(bounds) if name == "explicitBounds" => {
+                for bound in bounds {
+                    let double = bound.as_str().and_then(|text| text.parse().ok());
+                    if let Some(number) = double.and_then(Number::from_f64) {
+                        *bound = Value::Number(number);
+                    }
+                }
+                true
+            }
+            field => {
+                read_doubles(field, left_out);
+                true
+            }
+        }),
+        Value::Array(items) => items.iter_mut().for_each(|item| read_doubles(item, left_out)),
+        _ => {}
+    }
+}
+
+/// Those that `opentelemetry-proto` takes for nothing but numbers.
+const DOUBLES: [&str; 6] = ["asDouble", "doubleValue", "sum", "min", "max", "zeroThreshold"];
 
 fn complete(value: &mut Value) {
     match value {

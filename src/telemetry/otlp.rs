@@ -126,8 +126,8 @@ impl Lane {
 
 impl Pending<'_> {
     fn wait(self) -> Result<Accepted, ExportError> {
-        let patience =
-            self.deadline.saturating_duration_since(Instant::now()).saturating_add(GRACE);
+        let end = self.deadline.checked_add(GRACE).unwrap_or(self.deadline);
+        let patience = end.saturating_duration_since(Instant::now());
         match self.result.recv_timeout(patience) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => Err(ExportError::Late {

@@ -298,6 +298,17 @@ impl Batches {
         full
     }
 
+    /// All that `requests` carry, ready to go.
+    pub fn of(requests: impl IntoIterator<Item = Request>) -> Vec<Request> {
+        let mut batches = Self::default();
+        let mut all = Vec::new();
+        for request in requests {
+            all.extend(batches.add(request));
+        }
+        all.extend(batches.finish());
+        all
+    }
+
     /// What is left, ready to go.
     pub fn finish(mut self) -> impl Iterator<Item = Request> {
         [self.take_traces(), self.take_metrics()].into_iter().filter(|request| !request.is_empty())

@@ -50,7 +50,7 @@ pub trait WayOut: Send + Sync {
 /// All of a request was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
-    /// What the collector said all the same, in its own words.
+    /// What the collector said all the same: where it is, and its own words.
     pub remark: Option<String>,
 }
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -186,6 +186,20 @@ fn a_server_serves_though_its_records_go_nowhere() {
     let mut command = Server::command(&collector);
     let server = Server::spawn(command.env("NEMO_GYM_OTEL_EXPORTER", "console").stdout(full));
     assert!(server.answers() && server.answers());
+}
+
+#[test]
+fn a_console_is_a_line_for_each_span() {
+    let collector = Collector::willing(Protocol::HttpJson);
+    let mut command = Server::command(&collector);
+    command.env("NEMO_GYM_OTEL_EXPORTER", "console").stdout(Stdio::piped());
+    let mut server = Server::spawn(&mut command);
+    let lines = BufReader::new(server.child.stdout.take().unwrap()).lines();
+    let (told, first) = mpsc::channel();
+    thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| told.send(line)));
+    let first = first.recv_timeout(Duration::from_secs(20)).expect("a line");
+    assert!(first.starts_with("span gym.server.startup "), "{first}");
+    assert_eq!(collector.seen().len(), 0);
 }
 
 #[test]

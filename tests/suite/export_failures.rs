@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gym_stamp::telemetry::Protocol::{self, Grpc, HttpJson, HttpProtobuf};
-use gym_stamp::telemetry::{Endpoint, Otlp, Overrides, Request, Resource, Signal, WayOut};
+use gym_stamp::telemetry::{
+    BATCH_BYTES, Endpoint, Otlp, Overrides, Request, Resource, Signal, WayOut,
+};
 use rstest::rstest;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -15,7 +17,7 @@ use crate::support::collector::{
     Collector, GrpcAnswer, HttpAnswer, closed, full, full_on, listener, silent, tunnel,
 };
 use crate::support::export::{Export, a_span, folder, line, span};
-use crate::support::toolbox::{program, with_a_silent_name_server};
+use crate::support::toolbox::{program, succeed, with_a_silent_name_server};
 
 fn http(address: SocketAddr) -> String {
     format!("http://{address}")
@@ -272,6 +274,47 @@ fn traces_that_hang_leave_metrics_their_time() {
     assert_eq!(metrics.seen().len(), 1);
 }
 
+/// Spans that fill a batch are sent before the metric that comes after them is seen.
+#[rstest]
+fn batches_that_hang_leave_metrics_their_time(#[values(1, 2)] lines: u64) {
+    let metrics = Collector::http([HttpAnswer::ok()]);
+    let line_of = |id| line(&[span(id, &"x".repeat(2 * BATCH_BYTES)), span(id + 1, "last")]);
+    let spans: Vec<u8> = (0..lines).flat_map(|it| line_of(2 * it + 1)).collect();
+    Export::of([spans, METRIC.into()].concat())
+        .over(HttpProtobuf)
+        .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", http(silent()))
+        .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics.url())
+        .within(Duration::from_secs(4))
+        .run()
+        .failed()
+        .in_lines(2)
+        .said("1 span not accepted")
+        .said("no answer within 3000 ms: of 4000 ms, 1000 are kept for metrics")
+        .said("the rest is not sent");
+    assert_eq!(metrics.seen().len(), 1);
+}
+
+/// What the worker of a signal is stuck in holds up the caller once, not once a request.
+#[test]
+fn one_grace_for_all_that_is_stuck() {
+    let pem = folder("stuck").join("ca.pem");
+    succeed(Command::new("mkfifo").arg(&pem));
+    let overrides = Overrides {
+        endpoint: Some(https(silent())),
+        timeout: Some(Duration::from_millis(200)),
+        ..Overrides::default()
+    };
+    let env = |name: &str| (name == "OTEL_EXPORTER_OTLP_CERTIFICATE").then(|| pem.clone().into());
+    let endpoint = Endpoint::from_env(&env, Signal::Traces, &overrides, &mut Vec::new()).unwrap();
+    let request = Request::of_spans(&Resource::default(), &[span(1, "gym.startup")]);
+    let started = Instant::now();
+    let results = Otlp::new(Some(endpoint), None)
+        .send_all(vec![request; 50], started + Duration::from_secs(1));
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    let words: Vec<_> = results.into_iter().map(|it| it.unwrap_err().to_string()).collect();
+    assert!(words.iter().all(|it| it.ends_with("not sent within 200 ms")), "{words:?}");
+}
+
 const METRIC: &str = concat!(
     r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"g","#,
     r#""gauge":{"dataPoints":[{"asInt":"1"}]}}]}]}]}"#,
@@ -383,7 +426,8 @@ fn remark_on_success(#[case] protocol: Protocol, #[case] collector: Collector) {
         .run()
         .ended_with(0)
         .in_lines(1)
-        .said("send less");
+        .said(&format!("gym-startup: {}/", collector.url()))
+        .said(": send less");
 }
 
 #[rstest]
@@ -588,6 +632,7 @@ fn client_certificate(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
 #[case(HttpProtobuf, Collector::http([HttpAnswer::cut()]), "the answer was cut short")]
 #[case(HttpJson, Collector::http([HttpAnswer::cut()]), "the answer was cut short")]
 #[case(Grpc, Collector::grpc([GrpcAnswer::Hangup]), "it closed the connection")]
+#[case(Grpc, Collector::grpc([GrpcAnswer::Cut]), "it closed the connection")]
 fn closes_in_mid_answer(
     #[case] protocol: Protocol,
     #[case] collector: Collector,

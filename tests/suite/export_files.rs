@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gym_stamp::spans::{METRIC_NAME, MetricSample, SpanRecord, Status};
@@ -21,6 +22,7 @@ use rstest::rstest;
 
 use crate::support::collector::{Collector, GrpcAnswer, HttpAnswer, closed};
 use crate::support::export::{Export, a_span, folder, line, span};
+use crate::support::full_pipe;
 use crate::support::rotel::{Rotel, python, script};
 use crate::support::toolbox::succeed;
 
@@ -210,6 +212,11 @@ fn foreign_metrics_stay_what_they_are(#[values(Grpc, HttpProtobuf, HttpJson)] pr
 #[case(&with_metric(r#""newKind":{}"#), "metric h: its data cannot be read")]
 #[case(&with_metric(r#""gauge":{"dataPoints":[{"asInt":"x"}]}"#), "metric h: its data cannot")]
 #[case(&with_metric(r#""sum":{"dataPoints":[{"asDouble":[]}]}"#), "metric h: its data cannot")]
+#[case(&with_metric(r#""sum":{"dataPoints":[{"asDouble":"x"}]}"#), "metric h: its data cannot")]
+#[case(
+    &with_metric(r#""sum":{"dataPoints":[{"asDouble":"NaN"}]}"#),
+    "asDouble NaN: only finite numbers are sent"
+)]
 #[case(
     &with_metric(r#""gauge":{"dataPoints":[{"asInt":"1","exemplars":[{"asInt":"x"}]}]}"#),
     "metric h: its data cannot be read"
@@ -257,6 +264,83 @@ fn points_without_a_value_and_fields_that_are_null() {
     let input = [&[0xef, 0xbb, 0xbf], &*nothing_recorded, b"\n", &*null, b"\n"].concat();
     Export::of(input).to(collector.url()).run().succeeded();
     assert_eq!(collector.seen().iter().map(|seen| seen.request.len()).sum::<usize>(), 2);
+}
+
+const OF_A_SPAN: &str =
+    r#""traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"b7ad6b7169203331""#;
+
+/// What goes out of one line, and what is said of the rest of it.
+#[test]
+fn what_of_a_line_cannot_be_sent_is_named() {
+    let span_and = |fields: &str| {
+        let mut line = with_span(OF_A_SPAN);
+        line.truncate(line.len() - 1);
+        [&*line, b",", fields.as_bytes(), b"}\n"].concat()
+    };
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    Export::of(span_and(r#""resourceLogs":[{}]"#))
+        .to(collector.url())
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("standard input:1: resourceLogs: only spans and metrics are sent");
+    assert_eq!(spans(&collector).len(), 1);
+    Export::of(span_and(r#""resourceLogs":[]"#)).to(collector.url()).run().succeeded();
+    assert_eq!(spans(&collector).len(), 2);
+
+    let infinite = r#""attributes":[{"key":"k","value":{"doubleValue":"-Infinity"}}]"#;
+    Export::of(with_span(&[OF_A_SPAN, infinite].join(",")))
+        .to(collector.url())
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("standard input:1: doubleValue -Infinity: only finite numbers are sent");
+    assert_eq!(spans(&collector)[2].attributes[0].key, "k");
+}
+
+/// As JSON's mapping of protobuf has it.
+#[test]
+fn doubles_may_be_written_as_strings() {
+    use opentelemetry_proto::tonic::common::v1::any_value::Value;
+    use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+    use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value::AsDouble;
+
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    let attribute = r#""attributes":[{"key":"k","value":{"doubleValue":"0.1"}}]"#;
+    let histogram = r#""count":"1","sum":"3","bucketCounts":[1,0],"explicitBounds":["4.5"]"#;
+    let input = [
+        with_span(&[OF_A_SPAN, attribute].join(",")),
+        with_metric(r#""gauge":{"dataPoints":[{"asDouble":"1.5e3"}]}"#),
+        with_metric(&format!(r#""histogram":{{"dataPoints":[{{{histogram}}}]}}"#)),
+    ];
+    Export::of(input.join(&b'\n')).to(collector.url()).run().succeeded();
+    let value = spans(&collector)[0].attributes[0].value.clone().unwrap().value;
+    assert_eq!(value, Some(Value::DoubleValue(0.1)));
+    let seen = collector.seen();
+    let metrics = seen.iter().find_map(|seen| match &seen.request {
+        Request::Metrics(request) => Some(&request.resource_metrics),
+        Request::Traces(_) => None,
+    });
+    let data = |at: usize| metrics.unwrap()[at].scope_metrics[0].metrics[0].data.as_ref();
+    let Some(Data::Gauge(gauge)) = data(0) else { panic!("{metrics:?}") };
+    assert_eq!(gauge.data_points[0].value, Some(AsDouble(1500.0)));
+    let Some(Data::Histogram(histogram)) = data(1) else { panic!("{metrics:?}") };
+    let point = &histogram.data_points[0];
+    assert_eq!((point.sum, &*point.explicit_bounds), (Some(3.0), [4.5].as_slice()));
+}
+
+/// Little to read, and a gigabyte of memory.
+#[test]
+fn a_line_of_countless_spans() {
+    let empty = vec!["{}"; 1_000_000].join(",");
+    let line = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{empty}]}}]}}]}}"#);
+    Export::of(line)
+        .to(format!("http://{}", closed()))
+        .within(Duration::from_secs(30))
+        .run()
+        .failed()
+        .in_lines(1)
+        .said("standard input:1: more than 1000000 objects");
 }
 
 #[test]
@@ -449,12 +533,12 @@ fn later_requests_have_what_is_left() {
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces.url())
         .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics)
-        .within(Duration::from_secs(2))
+        .within(Duration::from_secs(3))
         .run()
         .failed()
         .in_lines(1)
         .said("5 metrics not accepted")
-        .said(", the last of 2000 ms for everything");
+        .said(", the last of 3000 ms for everything");
     assert_eq!(traces.seen().len(), 3);
 }
 
@@ -713,15 +797,13 @@ fn a_pipe_is_written_to_as_it_is() {
 #[test]
 fn console() {
     let (resource, spans, samples) = records();
-    let mut text = Vec::new();
-    {
-        let console = Console::to(&mut text);
-        console.send(Request::of_spans(&resource, &spans), soon()).unwrap();
-        let samples = Request::of_samples(&resource, &samples, Temporality::Delta);
-        console.send(samples, soon()).unwrap();
-    }
+    let text = folder("console").join("text");
+    let console = Console::to(File::create(&text).unwrap());
+    console.send(Request::of_spans(&resource, &spans), soon()).unwrap();
+    let samples = Request::of_samples(&resource, &samples, Temporality::Delta);
+    console.send(samples, soon()).unwrap();
     assert_eq!(
-        String::from_utf8(text).unwrap(),
+        fs::read_to_string(text).unwrap(),
         "span gym.startup 1000.000 ms trace=0af7651916cd43dd8448eb211c80319c \
          span=0000000000000001 nemo.gym.startup.outcome=ready\n\
          span gym.startup.server 16746744073709.551 ms trace=0af7651916cd43dd8448eb211c80319c \
@@ -735,4 +817,18 @@ fn console() {
     );
     let full = File::options().write(true).open("/dev/full").unwrap();
     Console::to(full).send(one_request(), soon()).unwrap_err();
+}
+
+#[test]
+fn a_console_that_nobody_reads() {
+    let (_reader, full) = full_pipe();
+    let console = Console::to(File::from(full));
+    let (told, result) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let deadline = Instant::now() + Duration::from_millis(300);
+        told.send(console.send(one_request(), deadline)).unwrap();
+    });
+    let late = result.recv_timeout(Duration::from_secs(20)).expect("it waits for a reader");
+    let words = "console: not all of it was taken in time";
+    assert_eq!(late.map_err(|error| error.to_string()), Err(words.to_owned()));
 }

@@ -269,6 +269,7 @@ fn a_timeout_is_a_day_at_most() {
     let timeout = |env: &[&str]| Env::of(env).endpoint(Signal::Traces).map(|it| it.timeout);
     let day = Duration::from_secs(24 * 60 * 60);
     assert_eq!(timeout(&["OTEL_EXPORTER_OTLP_TIMEOUT=86400000"]), Ok(day));
+    assert_eq!(timeout(&["OTEL_EXPORTER_OTLP_TIMEOUT= "]), Ok(Duration::from_secs(10)));
     let error = timeout(&["OTEL_EXPORTER_OTLP_TIMEOUT=86400001"]).unwrap_err().to_string();
     assert!(error.ends_with("expected 86400000 milliseconds, a day, at most"), "{error}");
     let overrides = Overrides { timeout: Some(Duration::MAX), ..Overrides::default() };
@@ -509,6 +510,18 @@ fn resource_under_slurm() {
             "slurm.partition=gpu",
             "slurm.cluster.name=c1",
         ]
+    );
+    let other_names = [
+        "SLURM_JOB_ID=42",
+        "SLURM_JOB_NODELIST=n[1-2]",
+        "SLURM_JOB_NUM_NODES=2",
+        "SLURM_NPROCS=16",
+    ];
+    let (attributes, _) = Env::of(&other_names).resource(&server());
+    let slurm: Vec<_> = attributes.iter().filter(|it| it.starts_with("slurm.")).collect();
+    assert_eq!(
+        slurm,
+        ["slurm.job.id=42", "slurm.nodelist=n[1-2]", "slurm.nnodes=2", "slurm.ntasks=16"]
     );
     // As on a login node.
     let (attributes, _) = Env::of(&variables[1..]).resource(&server());

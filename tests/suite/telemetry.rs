@@ -1,7 +1,9 @@
 //! A process's own records on their way out: what goes, what stays, and how long it may take.
 
 use std::ffi::OsString;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gym_stamp::spans::{METRIC_NAME, MetricSample, Records, Sink};
@@ -11,8 +13,9 @@ use gym_stamp::telemetry::{
 use opentelemetry::TraceFlags;
 use rstest::rstest;
 
-use crate::support::collector::{Collector, closed, silent};
+use crate::support::collector::{Collector, GrpcAnswer, closed, silent};
 use crate::support::export::span;
+use crate::support::full_pipe;
 
 fn env<'a>(variables: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
     move |name| variables.iter().find(|(it, _)| *it == name).map(|(_, value)| value.into())
@@ -165,6 +168,60 @@ fn spans_that_nobody_takes_cost_no_metric() {
     assert_eq!(metrics.seen().len(), 1);
 }
 
+/// More than a gRPC server takes in one message.
+#[test]
+fn many_spans_go_out_in_batches() {
+    let collector = Collector::grpc([GrpcAnswer::ok()]);
+    let told = Told::default();
+    let url = collector.url();
+    let telemetry = told.telemetry(&[
+        ON,
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &url),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "120000"),
+    ]);
+    let spans = (1..=30_000).map(|id| span(id, "gym.startup.server")).collect();
+    assert_eq!(telemetry.export(&Records { spans, ..Records::default() }), Ok(()));
+    let seen = collector.seen();
+    assert_eq!(seen.iter().map(|seen| seen.request.len()).sum::<usize>(), 30_000);
+    assert!(seen.len() > 1, "{}", seen.len());
+}
+
+/// A console has a deadline too, though no variable sets it.
+#[test]
+fn what_a_console_has() {
+    let told = Told::default();
+    let console = told.telemetry(&[ON, ("NEMO_LENS_EXPORTER", "console")]);
+    assert_eq!(console.timeout(), Duration::from_secs(10));
+}
+
+#[test]
+#[ignore = "a process of its own, for the one below"]
+fn warns() {
+    let process = Process::server("judge", None, "1");
+    Telemetry::from_env(&env(&[("NEMO_LENS_ENABLED", "perhaps")]), Policy::Library, &process);
+}
+
+#[test]
+fn warnings_on_a_standard_error_that_nobody_reads() {
+    let (_reader, full) = full_pipe();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "telemetry::warns", "--ignored"])
+        .stdout(Stdio::null())
+        .stderr(full)
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if started.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it waits for a reader");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(child.wait().unwrap().success());
+}
+
 /// A way out is good for more than one report, even after its collector was away.
 #[test]
 fn a_collector_that_comes_back() {
@@ -174,8 +231,7 @@ fn a_collector_that_comes_back() {
     let telemetry = told.telemetry(&[ON, ("OTEL_EXPORTER_OTLP_ENDPOINT", &url)]);
     assert!(telemetry.export(&records()).is_err());
     let listener = std::net::TcpListener::bind(address).unwrap();
-    let collector =
-        Collector::grpc_on(listener, None, [crate::support::collector::GrpcAnswer::ok()]);
+    let collector = Collector::grpc_on(listener, None, [GrpcAnswer::ok()]);
     assert_eq!(telemetry.export(&records()), Ok(()));
     assert_eq!(telemetry.export(&records()), Ok(()));
     assert_eq!(collector.seen().len(), 4);

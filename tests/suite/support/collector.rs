@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::pin::Pin;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use gym_stamp::telemetry::{Protocol, Request, json};
-use hyper::body::Incoming;
+use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -300,6 +302,8 @@ pub enum GrpcAnswer {
     OtherContent(&'static str),
     /// The connection ends instead.
     Hangup,
+    /// The headers and the first bytes of a message, and then the end.
+    Cut,
 }
 
 impl GrpcAnswer {
@@ -309,6 +313,34 @@ impl GrpcAnswer {
 
     pub fn partial(rejected: i64, words: &str) -> Self {
         Self::Partial { rejected, words: words.to_owned() }
+    }
+}
+
+/// The beginning of a message of 100 bytes.
+struct CutBody {
+    begun: bool,
+    hang_up: tokio::sync::mpsc::UnboundedSender<()>,
+}
+
+impl Body for CutBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if !self.begun {
+            self.begun = true;
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0, 0, 0, 0, 100, 10])))));
+        }
+        let hang_up = self.hang_up.clone();
+        tokio::spawn(async move {
+            // Until what was begun has gone out.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            hang_up.send(()).unwrap_or_default();
+        });
+        Poll::Pending
     }
 }
 
@@ -374,6 +406,13 @@ impl GrpcCollector {
                 hang_up.send(()).unwrap_or_default();
                 std::future::pending::<()>().await;
             }
+            GrpcAnswer::Cut => {
+                self.script.next();
+                let body = CutBody { begun: false, hang_up: hang_up.clone() };
+                let mut response = http::Response::new(tonic::body::Body::new(body));
+                response.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+                return Ok(response);
+            }
             GrpcAnswer::Partial { .. } | GrpcAnswer::Refused(_) => {}
         }
         if request.uri().path().contains("MetricsService") {
@@ -412,7 +451,9 @@ impl TraceService for GrpcCollector {
             GrpcAnswer::Partial { rejected, words } => {
                 Ok(Response::new(partial_success(rejected, &words)))
             }
-            GrpcAnswer::OtherContent(_) | GrpcAnswer::Hangup => Err(Status::internal("unplanned")),
+            GrpcAnswer::OtherContent(_) | GrpcAnswer::Hangup | GrpcAnswer::Cut => {
+                Err(Status::internal("unplanned"))
+            }
         }
     }
 }
