@@ -187,8 +187,8 @@ fn a_circle_has_an_end() {
         span(2, 1, "gym.startup.server.b", 1, 8).of("greeter"),
         span(3, 3, "gym.startup.server.c", 2, 7).of("greeter"),
     ];
-    let ended = show(&[("a.jsonl", &line("head", &circle))]).run().exits(0).says_nothing();
-    assert_eq!(ended.stdout_text().lines().count(), 6, "{ended}");
+    let ended = show(&[("a.jsonl", &line("head", &circle))]).run().exits(0);
+    assert_eq!(ended.stdout_text().lines().count(), 7, "{ended}");
 }
 
 /// A span beneath a span beneath a span.

@@ -126,7 +126,9 @@ impl<'s> Section<'s> {
             length: duration(length_ns.into(), true),
             outcome: roots()
                 .find_map(|(line, span)| span.entry.outcome.as_ref().or(line.outcome.as_ref()))
-                .map(|outcome| name(outcome)),
+                .cloned()
+                .or_else(|| startup.ending())
+                .map(|outcome| name(&outcome)),
             failed: roots().any(|(_, span)| span.entry.is_error),
             servers: distinct(spans().filter_map(|(_, span)| span.entry.server.as_deref())),
             nodes: distinct(spans().filter_map(|(_, span)| span.node.as_deref())),

@@ -56,7 +56,7 @@ pub fn text(startup: &Startup, look: &Look) -> String {
 pub fn heading(what: &str, startup: &Startup, timed: &[Timed], look: &Look) -> String {
     let spans = &startup.spans;
     let mut facts = vec![date(startup.start_ns()), duration(startup.length_ns(), look.unicode)];
-    facts.extend(startup.outcome().map(str::to_owned));
+    facts.extend(startup.ending());
     let nodes: HashSet<_> = spans.iter().filter_map(|span| span.node.as_deref()).collect();
     facts.push(match summary::servers(timed) {
         0 => counted(spans.len(), "span", "spans"),

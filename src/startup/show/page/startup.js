@@ -137,8 +137,9 @@ function summary(startup) {
   const errors = startup.rows.filter((row) => row.failed).length;
   return [
     make('b', {}, startup.length),
-    startup.outcome && make('span', { class: startup.failed ? 'failed-word' : 'fine' },
-      `${startup.failed ? '✗' : '✓'} ${startup.outcome}`),
+    startup.failed ? make('span', { class: 'failed-word' }, `✗ ${startup.outcome}`)
+      : startup.outcome === 'ready' ? make('span', { class: 'fine' }, '✓ ready')
+      : startup.outcome && make('span', {}, startup.outcome),
     some(startup.servers, 'server'),
     startup.nodes.length > 1 ? some(startup.nodes, 'node') : undefined,
     make('span', {}, plural(startup.rows.length, 'span')),
