@@ -367,17 +367,17 @@ fn a_server_that_leaves_its_launch_is_followed() {
     kill(Pid::from_raw(pid(trace.only("gym.server.startup")) as i32), Signal::SIGKILL).unwrap();
 }
 
-/// Its socket is there before it is, as under systemd or a server that loads its application first.
-#[test]
-fn one_that_takes_connections_before_it_answers() {
-    let port = free_port();
+/// A server that takes connections at once, and so many seconds for each of its first `slow` answers.
+fn slow(port: u16, slow: u32, seconds: f32) -> Running {
     let script = format!(
         "import socket, time\n\
          listener = socket.create_server(('127.0.0.1', {port}))\n\
+         slow = {slow}\n\
          while True:\n    \
          connection, _ = listener.accept()\n    \
-         connection.recv(65536)\n    \
-         time.sleep(1)\n    \
+         if connection.recv(65536) and slow:\n        \
+         slow -= 1\n        \
+         time.sleep({seconds})\n    \
          try: connection.sendall(b'HTTP/1.1 200 x\\r\\nContent-Length: 0\\r\\n\\r\\n')\n    \
          except OSError: pass\n    \
          connection.close()\n"
@@ -386,6 +386,14 @@ fn one_that_takes_connections_before_it_answers() {
     let server = command(gym_stamp).args(["python3", "-S", "-c", &script]);
     let server = server.entry(format!("{SPAWN}={}", now_ns())).spawn();
     server.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    server
+}
+
+/// Its socket is there before it is, as under systemd or a server that loads its application first.
+#[test]
+fn one_that_takes_connections_before_it_answers() {
+    let port = free_port();
+    let server = slow(port, 2, 1.0);
     let args = ["--pid", &server.pid().to_string()];
     let ended = watch(&url(port)).args(args).args(["--timeout", "0.4"]).run().exits(124);
     let words = " within 400 ms: takes connections and does not answer\n";
@@ -394,6 +402,18 @@ fn one_that_takes_connections_before_it_answers() {
     let ended = watch(&url(port)).args(args).run().exits(0);
     assert!(ended.stderr_text().contains(" is ready, "), "{ended}");
     trace(&ended).only("gym.server.startup.server_start");
+}
+
+/// Each of its answers takes as long: that the first did says nothing of its startup.
+#[test]
+fn one_that_is_always_slow_was_ready_before() {
+    let port = free_port();
+    let server = slow(port, u32::MAX, 0.5);
+    let args = ["--pid", &server.pid().to_string()];
+    let ended = watch(&url(port)).args(args).run().exits(0);
+    let words = " was ready when it was first asked: since when is not known\n";
+    assert!(ended.stderr_text().contains(words), "{ended}");
+    assert_eq!(trace(&ended).spans.len(), 1, "{ended}");
 }
 
 #[test]
