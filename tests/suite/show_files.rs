@@ -259,8 +259,8 @@ fn too_many_spans_of_startups_are_left_out() {
     assert_eq!(
         note,
         format!(
-            "{left_out} spans of {older} older startups left out, since 50000 are the most; \
-             --trace chooses a startup"
+            "{left_out} spans of {older} older startups left out, since 50000, or 48 MiB of their \
+             texts, are the most; --trace chooses a startup"
         )
     );
     let chosen = run.args(["--trace", &format!("{:032x}", 1)]).run().exits(0);
@@ -289,6 +289,38 @@ fn a_file_of_200_mb_is_read_in_little_memory() {
     let ended = run.clone().run().exits(0).says_nothing();
     fs::remove_file(path).unwrap();
     assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
+}
+
+/// As of instrumentation that puts a whole command line, or a stack, into each span.
+#[test]
+fn a_file_of_200_mb_of_startups_with_long_texts_is_read_in_little_memory() {
+    let long = "x".repeat(3_000);
+    let of = |number: u64| {
+        let steps = (1..1_000).map(|id| {
+            span(1_000 * number + id, 1, "step", id, id + 1).stage("step").with("long", &long)
+        });
+        line("head", &steps.collect::<Vec<_>>())
+    };
+    let run = show(&[]).deadline(Duration::from_secs(180));
+    let path = run.folder().join("traces.jsonl");
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&line("head", &[span(1, 0, "gym.startup", 0, 5_000).outcome("ready")])).unwrap();
+    let (mut number, mut length) = (0, 0);
+    while length < 200 << 20 {
+        number += 1;
+        let line = of(number);
+        file.write_all(&line).unwrap();
+        length += line.len();
+    }
+    let run = run.arg("traces.jsonl").limit(Resource::RLIMIT_AS, 160 << 20, 160 << 20);
+    let ended = run.run().exits(0);
+    fs::remove_file(path).unwrap();
+    assert!(ended.stdout_text().contains("gym.startup "), "{ended}");
+    let said = ended.stderr_text();
+    let said = said.strip_prefix("gym-startup: ").unwrap();
+    let (count, why) = said.split_once(' ').unwrap();
+    assert!((40_000..number * 999).contains(&count.parse().unwrap()), "{ended}");
+    assert_eq!(why, "spans left out, since 50000, or 48 MiB of their texts, are the most\n");
 }
 
 #[test]

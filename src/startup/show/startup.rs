@@ -107,6 +107,16 @@ impl Span {
         Some(i128::from(self.entry.end_ns?) - i128::from(self.entry.start_ns))
     }
 
+    /// About how much its texts take.
+    pub fn bytes(&self) -> usize {
+        let Entry { name, server, outcome, .. } = &self.entry;
+        let texts = [Some(name), server.as_ref(), outcome.as_ref(), self.node.as_ref()];
+        let texts = texts.into_iter().chain([self.error.as_ref()]).flatten();
+        let pairs = self.attributes.iter().flat_map(|(key, value)| [key, value]);
+        let pairs = pairs.map(|text| text.len().saturating_add(size_of::<String>()));
+        texts.map(String::len).chain(pairs).sum()
+    }
+
     pub fn attribute(&self, key: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(it, _)| it == key);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
