@@ -321,7 +321,7 @@ fn ten_thousand_spans_do_not_freeze_it() {
     println!("loaded after {loaded} ms, longest task {longest} ms");
     // Far more than it takes: a busy machine, and still not a page that hangs.
     assert!(loaded.as_f64().unwrap() < 20_000.0, "{loaded}");
-    assert!(longest.as_f64().unwrap() < 5_000.0, "{longest}");
+    assert!(longest.as_f64().unwrap() < 2_000.0, "{longest}");
     page.was_quiet();
 }
 
