@@ -498,6 +498,17 @@ fn what_servers_ignore_is_said_and_what_is_true_is_shown() {
 }
 
 #[test]
+fn a_port_of_ipv6_is_found_by_its_address() {
+    let port = free_port();
+    let watch = watch(&format!("http://[::1]:{port}/"));
+    let watching = watch.var("LANG", "C.UTF-8").spawn();
+    until_watching(&watching);
+    let server = launch(port, "true", "for=0.3 host=::1").spawn();
+    let ended = watching.wait().exits(0);
+    tells_of(&ended, server.pid(), "serve.py");
+}
+
+#[test]
 fn a_unix_socket_is_found_by_its_path() {
     let server = launch(0, "sleep 0.3", "after=0.3 unix=a.sock");
     let path = server.folder().join("a.sock");
