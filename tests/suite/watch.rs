@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use gym_stamp::telemetry::Protocol;
 use nix::sys::signal::{Signal, kill};
@@ -147,6 +148,25 @@ fn process_1_of_a_container_from_outside() {
         ended.stderr_text().contains(" older than its spawn stamp: that time is not counted\n"),
         "{ended}"
     );
+}
+
+/// Nobody stamps its spawn before its launch has gone on for a while.
+#[test]
+fn a_process_that_is_older_than_its_spawn_stamp_says_so() {
+    let port = free_port();
+    let gym_stamp = Build::Freestanding.binary().display();
+    let line =
+        format!("{GATE}; exec {gym_stamp} --spawn {gym_stamp} python3 -S serve.py port={port}");
+    let server = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
+    std::thread::sleep(Duration::from_millis(100));
+    let watch = watch(&url(port)).var("LANG", "C.UTF-8");
+    let ended = watched_from_setup(&server, watch);
+    let said = ended.stderr_text();
+    let note = said.lines().find_map(|line| line.strip_prefix("gym-startup: its process is "));
+    let older = note
+        .and_then(|it| it.strip_suffix(" older than its spawn stamp: that time is not counted"));
+    assert!(older.is_some(), "{ended}");
+    tells_of(&ended, server.pid(), "serve.py");
 }
 
 #[test]
