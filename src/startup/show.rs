@@ -129,32 +129,49 @@ fn page(
     Ok(true)
 }
 
-/// How the latest of `now` differs from the latest of `before`.
+/// How the latest of `now` differs from the latest of `before`; if it is one of those too, from the
+/// one before it.
 fn compared(before: Recorded, now: Recorded, as_json: bool, look: &Look) -> Result<bool, String> {
     let mut notes = Vec::new();
     let sound = before.sound && now.sound;
-    let [before, now] = [("before", before), ("now", now)].map(|(when, mut recorded)| {
-        notes.extend(recorded.notes.iter().map(|note| format!("{when}: {note}")));
+    let Some(latest) = now.startups.last() else { return Ok(false) };
+    let is_latest = |it: &Startup| it.trace_id.is_some() && it.trace_id == latest.trace_id;
+    let place = before.startups.iter().position(is_latest);
+    let earlier = place.and_then(|place| place.checked_sub(1));
+    let last_of = |all: &Recorded| all.startups.len().saturating_sub(1);
+    let taken = [earlier.unwrap_or(last_of(&before)), last_of(&now)];
+    let sides = [("before", &before), ("now", &now)].into_iter().zip(taken);
+    let sides = sides.map(|((when, recorded), taken)| {
+        let startup = recorded.startups.get(taken)?;
         let count = recorded.startups.len();
-        if count > 1 {
-            notes.push(format!("{when}: of {count} startups the latest is taken"));
-        }
-        let latest = recorded.startups.pop();
-        let own = latest.iter().flat_map(|startup| notes::notes(startup, look.unicode));
-        notes.extend(own.map(|note| format!("{when}: {note}")));
-        latest
+        let which = match earlier {
+            Some(_) if when == "before" => "the one before that of now",
+            _ => "the latest",
+        };
+        let which = (count > 1).then(|| format!("of {count} startups {which} is taken"));
+        let own = notes::notes(startup, look.unicode);
+        let all = recorded.notes.iter().cloned().chain(which).chain(own);
+        notes.extend(all.map(|note| format!("{when}: {note}")));
+        Some(startup)
     });
-    let (Some(before), Some(now)) = (before, now) else { return Ok(false) };
-    if before.trace_id.is_some() && before.trace_id == now.trace_id {
-        notes.push("both are the same startup: --trace chooses another".to_owned());
+    let sides: Vec<_> = sides.collect();
+    let [Some(before), Some(now)] = *sides else { return Ok(false) };
+    match (place, before.trace_id) {
+        (Some(_), trace_id) if trace_id == now.trace_id => {
+            notes.push("both are the same startup: --trace chooses another".to_owned());
+        }
+        (Some(0), Some(trace_id)) => {
+            notes.push(format!("before began later than now: --trace {trace_id} turns that around"))
+        }
+        _ => {}
     }
-    let comparison = Comparison::new(&before, &now);
+    let comparison = Comparison::new(before, now);
     if as_json {
         notes.extend(comparison.incomparable.clone());
-        return json(&against::Document::new(&before, &now, &comparison, &notes)).map(|_| sound);
+        return json(&against::Document::new(before, now, &comparison, &notes)).map(|_| sound);
     }
     say_all(&notes, look);
-    let text = against::text(&before, &now, &comparison, look);
+    let text = against::text(before, now, &comparison, look);
     print(|out| out.write_all(text.as_bytes()))?;
     Ok(sound)
 }

@@ -5,7 +5,7 @@
 mod report;
 mod target;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{self, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use gym_stamp::timeline::{Clock, SystemClock};
 use nix::sys::signal::{Signal, kill};
+use tokio_rustls::TlsConnector;
 
 use crate::args;
 use crate::events::{Exit, Unready};
@@ -104,13 +105,29 @@ fn span_of(time: Duration) -> String {
     duration(i128::try_from(time.as_nanos()).unwrap_or(i128::MAX), false)
 }
 
-/// A server that takes so long to answer for the first time was not ready when it was asked.
-const AT_ONCE_NS: u64 = 100_000_000;
+/// A server that takes so long to answer for the first time may not have been ready when it was
+/// asked, or it always takes as long.
+const AT_ONCE: Duration = Duration::from_millis(100);
+/// It was not ready if it answers in so small a part of that time when it is asked once more.
+const CLEARLY_SOONER: u32 = 4;
 
 /// What is acted on.
 enum Message {
-    Answer { at_ns: u64, answer: Answer },
+    Answer {
+        at_ns: u64,
+        answer: Answer,
+    },
+    /// Whether it answers clearly sooner than the first time, which was [`slow`].
+    Again {
+        is_sooner: bool,
+    },
     Signal(Signal),
+}
+
+/// How long an answer was awaited, if it was not there at once.
+fn slow(awaited_ns: Option<u64>, at_ns: u64) -> Option<Duration> {
+    let took = Duration::from_nanos(at_ns.saturating_sub(awaited_ns?));
+    (took >= AT_ONCE).then_some(took)
 }
 
 /// Returns the status to exit with.
@@ -153,7 +170,6 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
     let deadline = plan.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut looks = Rhythm::new();
     let mut last_look = None;
-    let mut was_not_ready = false;
     let mut awaited_ns = None;
     loop {
         let look = looks.look(|| target.look())?;
@@ -181,7 +197,6 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
                 Ok(Message::Answer { at_ns, answer: Answer::Counts }) => {
                     // Its stamps may be younger than the last look.
                     target.look()?;
-                    let took_ns = awaited_ns.map_or(0, |asked_ns| at_ns.saturating_sub(asked_ns));
                     let proxy = match target.other_listener() {
                         Some(Listener::OfAnotherLaunch(listener)) => {
                             return Ok(Outcome::AnotherAnswers { at_ns, listener });
@@ -189,14 +204,19 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
                         Some(Listener::Unstamped(proxy)) => Some(proxy),
                         None => None,
                     };
-                    return Ok(match was_not_ready || took_ns >= AT_ONCE_NS {
-                        true => Outcome::Ready { at_ns, proxy },
-                        false => Outcome::Already { proxy },
+                    let was_not_ready = match (&last_look, slow(awaited_ns, at_ns)) {
+                        (Some(_), _) => Ok(true),
+                        (None, Some(_)) => answers_sooner_again(inbox),
+                        (None, None) => Ok(false),
+                    };
+                    return Ok(match was_not_ready {
+                        Ok(true) => Outcome::Ready { at_ns, proxy },
+                        Ok(false) => Outcome::Already { proxy },
+                        Err(signal) => Outcome::Interrupted(signal),
                     });
                 }
                 Ok(Message::Answer { at_ns, answer: Answer::Awaited }) => awaited_ns = Some(at_ns),
                 Ok(Message::Answer { answer: Answer::Unready(unready), .. }) => {
-                    was_not_ready = true;
                     awaited_ns = None;
                     let is_somebody = !matches!(unready, Unready::Nobody(_));
                     if is_somebody && !plan.quiet && last_look.as_ref() != Some(&unready) {
@@ -209,11 +229,27 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
                         last_look = Some(unready);
                     }
                 }
-                Ok(Message::Signal(Signal::SIGCHLD)) => {}
+                Ok(Message::Signal(Signal::SIGCHLD) | Message::Again { .. }) => {}
                 Ok(Message::Signal(signal)) => return Ok(Outcome::Interrupted(signal)),
                 Err(_) if Instant::now() >= next => break,
                 Err(_) => {}
             }
+        }
+    }
+}
+
+/// Whether the server was clearly sooner when it was asked once more.
+///
+/// # Errors
+///
+/// The signal that came first.
+fn answers_sooner_again(inbox: &Receiver<Message>) -> Result<bool, Signal> {
+    loop {
+        match inbox.recv() {
+            Ok(Message::Again { is_sooner }) => return Ok(is_sooner),
+            Ok(Message::Signal(Signal::SIGCHLD) | Message::Answer { .. }) => {}
+            Ok(Message::Signal(signal)) => return Err(signal),
+            Err(_) => return Ok(false),
         }
     }
 }
@@ -227,22 +263,44 @@ fn ask_until_ready(ready: &Ready, to: &Sender<Message>) {
     };
     runtime.block_on(async {
         let mut pause = SHORTEST_PAUSE;
+        let mut was_not_ready = false;
         loop {
             let last = RefCell::new(Answer::Awaited);
+            let (awaited_ns, took) = (Cell::new(None), Cell::new(None));
             let tell = |answer: Answer| {
                 last.replace(answer.clone());
                 let at_ns = SystemClock.now_ns();
+                match answer {
+                    Answer::Awaited => awaited_ns.set(Some(at_ns)),
+                    _ => took.set(slow(awaited_ns.get(), at_ns)),
+                }
                 to.send(Message::Answer { at_ns, answer }).unwrap_or_default();
             };
             probe::ask(ready, tls.as_ref(), tell).await;
             pause = match last.into_inner() {
-                Answer::Counts => return,
+                Answer::Counts => {
+                    if let Some(took) = took.get().filter(|_| !was_not_ready) {
+                        let limit = took / CLEARLY_SOONER;
+                        let is_sooner = answers_within(limit, ready, tls.as_ref()).await;
+                        to.send(Message::Again { is_sooner }).unwrap_or_default();
+                    }
+                    return;
+                }
                 Answer::Unready(Unready::Nobody(_)) => SHORTEST_PAUSE,
                 _ => (pause * 5 / 4).min(LONGEST_PAUSE),
             };
+            was_not_ready = true;
             tokio::time::sleep(pause).await;
         }
     });
+}
+
+async fn answers_within(limit: Duration, ready: &Ready, tls: Option<&TlsConnector>) -> bool {
+    let counts = Cell::new(false);
+    let ask = probe::ask(ready, tls, |answer| counts.set(answer == Answer::Counts));
+    // What is left of a long answer is not waited for.
+    drop(tokio::time::timeout(limit, ask).await);
+    counts.get()
 }
 
 fn wait_for_exporter(exporter: nix::unistd::Pid, limit: Duration, inbox: &Receiver<Message>) {
@@ -258,7 +316,9 @@ fn wait_for_exporter(exporter: nix::unistd::Pid, limit: Duration, inbox: &Receiv
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let why = match inbox.recv_timeout(left) {
-            Ok(Message::Signal(Signal::SIGCHLD) | Message::Answer { .. }) => continue,
+            Ok(
+                Message::Signal(Signal::SIGCHLD) | Message::Answer { .. } | Message::Again { .. },
+            ) => continue,
             Ok(Message::Signal(signal)) => format!("{signal} came first"),
             Err(_) => "the exporter did not end in time".to_owned(),
         };

@@ -38,10 +38,16 @@ fn without_words(line: &str) -> &str {
 
 /// What a manual page has a paragraph for.
 fn of_page(page: &str) -> BTreeSet<String> {
-    let plain =
-        page.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "").replace("\\fI", "");
-    let lines: Vec<_> = plain.lines().collect();
-    options(lines.windows(2).filter(|it| it[0] == ".TP").map(|it| it[1]))
+    options(paragraphs(&plain_page(page)))
+}
+
+fn plain_page(page: &str) -> String {
+    page.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "").replace("\\fI", "")
+}
+
+/// The titles of the paragraphs of a plain page.
+fn paragraphs(page: &str) -> impl Iterator<Item = &str> {
+    page.lines().zip(page.lines().skip(1)).filter(|(before, _)| *before == ".TP").map(|it| it.1)
 }
 
 fn completed_by_bash(script: &str, function: &str, words: &[&str]) -> BTreeSet<String> {
@@ -99,9 +105,10 @@ fn all_that_tell_of_gym_startup_agree(#[case] name: &str) {
 
 #[test]
 fn the_readme_has_what_gym_startup_says_of_itself() {
-    for name in [&["run"], &["watch"], &["ps"], &["show"], &["export"]] {
-        let help = gym_startup(name.iter().copied().chain(["-h"]));
-        let block = format!("```\n$ gym-startup {} -h\n{help}```\n", name[0]);
+    for name in [""].into_iter().chain(COMMANDS) {
+        let line = [name, "-h"].join(" ");
+        let help = gym_startup(line.split_whitespace());
+        let block = format!("```\n$ gym-startup {}\n{help}```\n", line.trim_start());
         assert!(README.contains(&block), "README.md has to have\n{block}");
     }
 }
@@ -115,29 +122,76 @@ fn there_is_a_command_for_each_that_is_tested_here() {
     assert_eq!(listed, [&COMMANDS[..], &["help"]].concat());
 }
 
-#[test]
-fn all_that_tell_of_gym_stamp_agree() {
-    let known = of_help(&gym_stamp(Build::Freestanding).arg("--help").run().exits(0).stdout_text());
-    assert!(known.contains("venv"), "{known:?}");
-    assert_eq!(of_page(&gym_startup(["man", "gym-stamp"])), known);
-    let script = |shell| gym_startup(["completions", shell, "gym-stamp"]);
-    assert_eq!(completed_by_bash(&script("bash"), "_gym_stamp", &["gym-stamp"]), known);
-    assert_eq!(completed_by_fish(&script("fish"), "gym-stamp"), known);
-    let zsh = script("zsh");
-    let specs = zsh.lines().filter(|line| line.trim_start().starts_with(['\'', '(']));
-    assert_eq!(options(specs.map(|line| line.split('[').next().unwrap())), known);
-    let table = README.lines().filter(|line| line.starts_with("| `-"));
-    assert_eq!(options(table.map(|line| line.split('|').nth(1).unwrap())), known);
+/// `-v, --verbose`, `--venv DIR`: as each of `lines` has it, whatever it puts around it.
+fn spelled<'a>(lines: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    let plain = |line: &str| line.replace(['`', '<', '>'], "").trim().to_owned();
+    lines.into_iter().map(plain).collect()
 }
 
-#[rstest]
-fn every_page_is_sound(
-    #[values("gym-stamp", "gym-startup", "gym-startup-run", "gym-startup-show")] name: &str,
-) {
-    let page = gym_startup(["man", name]);
-    let groff = command(program("groff", "groff-base")).args(["-K", "utf8", "-man", "-ww", "-z"]);
-    groff.stdin(&page).run().exits(0).says_nothing();
-    assert!(page.contains(".SH \"SEE ALSO\"") && page.contains(".SH SYNOPSIS"), "{page}");
+/// As zsh's `_arguments` takes it: `'(-v --verbose)'{-v,--verbose}'[…]'`, `'--venv=[…]:DIR:…'`.
+fn spelled_by_zsh(line: &str) -> String {
+    let (names, rest) = line.split_once('[').unwrap();
+    let names = names.split_once('{').map_or(names, |(_, names)| names);
+    let names = names.replace(['\'', '}', '='], "").replace(',', ", ");
+    let value = rest.split_once("]:").and_then(|(_, value)| value.split(':').next());
+    [names.trim(), value.unwrap_or("")].join(" ").trim().to_owned()
+}
+
+/// As fish's `complete` takes it: `-s v -l verbose`, and `-x` where there is a value.
+fn spelled_by_fish(line: &str) -> String {
+    let words: Vec<_> = line.split(" -d ").next().unwrap().split(' ').collect();
+    let after = |option: &str, dashes: &str| {
+        let at = words.iter().position(|word| *word == option)?;
+        Some(format!("{dashes}{}", words[at + 1]))
+    };
+    let names: Vec<_> = after("-s", "-").into_iter().chain(after("-l", "--")).collect();
+    names.join(", ") + if words.contains(&"-x") { " DIR" } else { "" }
+}
+
+#[test]
+fn all_that_tell_of_gym_stamp_agree() {
+    let help = gym_stamp(Build::Freestanding).arg("--help").run().exits(0).stdout_text();
+    let lines = help.lines().filter(|line| line.trim_start().starts_with('-')).map(without_words);
+    let known = spelled(lines);
+    for one in ["-v, --verbose", "--venv DIR"] {
+        assert!(known.contains(one), "{known:?}");
+    }
+    let page = plain_page(&gym_startup(["man", "gym-stamp"]));
+    assert_eq!(spelled(paragraphs(&page)), known);
+    let table = README.lines().filter(|line| line.starts_with("| `-"));
+    assert_eq!(spelled(table.map(|line| line.split('|').nth(1).unwrap())), known);
+    let script = |shell| gym_startup(["completions", shell, "gym-stamp"]);
+    let zsh = script("zsh");
+    let specs = zsh
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("'-") || (line.starts_with("'(") && line.contains('{')));
+    assert_eq!(specs.map(spelled_by_zsh).collect::<BTreeSet<_>>(), known);
+    let fish = script("fish");
+    let specs = fish.lines().filter(|line| line.starts_with("complete ") && line.contains(" -l "));
+    assert_eq!(specs.map(spelled_by_fish).collect::<BTreeSet<_>>(), known);
+    let bash = script("bash");
+    let words = bash.split("compgen -W '").nth(1).unwrap().split('\'').next().unwrap();
+    let of_known =
+        known.iter().flat_map(|it| it.split([' ', ','])).filter(|it| it.starts_with('-'));
+    assert_eq!(words.split(' ').collect::<BTreeSet<_>>(), of_known.collect());
+    // What the shells make of them.
+    let long = options(known.iter().map(String::as_str));
+    assert_eq!(completed_by_bash(&bash, "_gym_stamp", &["gym-stamp"]), long);
+    assert_eq!(completed_by_fish(&fish, "gym-stamp"), long);
+}
+
+#[test]
+fn every_page_is_sound() {
+    let commands = COMMANDS.map(|name| format!("gym-startup-{name}"));
+    for name in ["gym-stamp", "gym-startup"].into_iter().chain(commands.iter().map(String::as_str))
+    {
+        let page = gym_startup(["man", name]);
+        let groff = command(program("groff", "groff-base"));
+        let groff = groff.args(["-K", "utf8", "-man", "-ww", "-z"]);
+        groff.stdin(&page).run().exits(0).says_nothing();
+        assert!(page.contains(".SH \"SEE ALSO\"") && page.contains(".SH SYNOPSIS"), "{page}");
+    }
 }
 
 #[test]

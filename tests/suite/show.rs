@@ -184,6 +184,27 @@ fn another_locale_gets_ascii() {
     assert!(ended.stdout_text().contains("`- weights?[2J ! error"), "{ended}");
 }
 
+/// As if each had run into the same limit.
+#[test]
+fn stages_that_took_as_long_as_each_other_are_summed_up_too() {
+    let mut spans = vec![span(1, 0, "gym.startup", 0, 5_000).outcome("ready")];
+    for server in 1..=9 {
+        let (id, name) = (100 * server, format!("s{server}"));
+        spans.push(span(id, 1, "gym.startup.server", 0, 5_000).of(&name));
+        for stage in 1..=30 {
+            let stage_name = format!("gym.startup.server.stage_{stage}");
+            spans.push(span(id + stage, id, &stage_name, 0, 1_000).of(&name));
+        }
+    }
+    let text = shown(&spans).says_nothing().stdout_text();
+    let table = text.split("\n\n").nth(1).unwrap();
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 1 + 24 + 1, "{text}");
+    assert!(lines[1].starts_with("until ready "), "{text}");
+    assert!(lines[24].starts_with("stage_23 "), "{text}");
+    assert_eq!(lines[25], "7 more stages, each 1.00 s at most");
+}
+
 #[test]
 fn many_servers_are_summed_up_first() {
     let names: Vec<_> = (0..12).map(|number| format!("s{number}")).collect();

@@ -189,6 +189,38 @@ fn of_several_startups_the_latest_is_taken() {
     same.says("gym-startup: both are the same startup: --trace chooses another\n");
 }
 
+/// One file of a collector, that grows with each startup.
+#[test]
+fn a_startup_is_compared_with_the_one_before_it() {
+    let file = line("head", &[before(), now(), startup(3, &[("greeter", 1_000, 500)])].concat());
+    let run = show(&[("a.jsonl", &file)]).args(["--against", "a.jsonl"]);
+    let times = |ended: &Ended| {
+        let text = ended.stdout_text();
+        let time = |when: &str| {
+            let line = text.lines().find(|line| line.starts_with(when)).unwrap();
+            line.split(' ').nth(4).unwrap().to_owned()
+        };
+        [time("before: "), time("now: ")]
+    };
+    let ended = run.clone().run().exits(0);
+    assert_eq!(times(&ended), ["08:00:01", "08:00:02"], "{ended}");
+    ended.says(
+        "gym-startup: before: of 3 startups the one before that of now is taken\n\
+         gym-startup: now: of 3 startups the latest is taken\n",
+    );
+    let of = |trace: u128| run.clone().args(["--trace", &format!("{trace:032x}")]).run().exits(0);
+    let second = of(2);
+    assert_eq!(times(&second), ["08:00:00", "08:00:01"], "{second}");
+    // Nothing is before the first.
+    let first = of(1);
+    assert_eq!(times(&first), ["08:00:02", "08:00:00"], "{first}");
+    first.says(format!(
+        "gym-startup: before: of 3 startups the latest is taken\n\
+         gym-startup: before began later than now: --trace {:032x} turns that around\n",
+        3
+    ));
+}
+
 /// No supervisor's file is there: only what the servers say.
 #[test]
 fn reports_alone_are_compared() {

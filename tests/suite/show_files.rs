@@ -61,6 +61,47 @@ fn a_collectors_file_is_read_whatever_else_is_in_it() {
     assert_eq!(text(1, "pid"), "4711");
 }
 
+/// A file of the Collector's own file exporter: what is empty is left out, but not everywhere.
+const GO_COLLECTORS: &str = concat!(
+    r#"{"resourceMetrics":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"nemo-gym/greeter"}}]},"scopeMetrics":[{"scope":{"name":"nemo_gym.startup"},"metrics":[{"name":"gym.server.startup_stage_duration_ms","unit":"ms","histogram":{"dataPoints":[{"attributes":[{"key":"nemo.gym.startup.stage","value":{"stringValue":"venv_setup"}}],"startTimeUnixNano":"1800000000000000000","timeUnixNano":"1800000001000000000","count":"1","sum":900,"bucketCounts":["0","1"],"explicitBounds":[100],"min":900,"max":900}],"aggregationTemporality":2}}]}]}]}"#,
+    "\n",
+    r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"nemo-gym/supervisor"}},{"key":"host.name","value":{"stringValue":"head"}},{"key":"process.pid","value":{"intValue":"41"}},{"key":"process.command_args","value":{"arrayValue":{"values":[{"stringValue":"a"},{"stringValue":"b"}]}}}],"droppedAttributesCount":1,"entityRefs":[{"type":"host","idKeys":["host.name"]}]},"scopeSpans":[{"scope":{"name":"nemo_gym.startup","version":"0.7.0"},"spans":[{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"00000000000000a1","parentSpanId":"","flags":256,"name":"gym.startup","kind":1,"startTimeUnixNano":"1800000000000000000","endTimeUnixNano":"1800000004000000000","attributes":[{"key":"nemo.gym.startup.outcome","value":{"stringValue":"failed"}}],"droppedAttributesCount":2,"status":{"message":"judge failed","code":2}},{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"00000000000000a2","parentSpanId":"00000000000000a1","flags":256,"name":"gym.startup.server","kind":1,"startTimeUnixNano":"1800000000050000000","endTimeUnixNano":"1800000002000000000","attributes":[{"key":"nemo.gym.server.name","value":{"stringValue":"greeter"}},{"key":"nemo.gym.startup.outcome","value":{"stringValue":"ready"}}],"events":[{"timeUnixNano":"1800000000060000000","name":"spawned","attributes":[{"key":"try","value":{"intValue":"1"}}],"droppedAttributesCount":1}],"droppedEventsCount":3,"links":[{"traceId":"5b8efff798038103d269b633813fc60d","spanId":"00000000000000ff","traceState":"a=b","flags":1}],"droppedLinksCount":4,"status":{}}],"schemaUrl":"https://opentelemetry.io/schemas/1.27.0"}],"schemaUrl":"https://opentelemetry.io/schemas/1.27.0"},{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"traceId":"6b8efff798038103d269b633813fc60c","spanId":"00000000000000b1","parentSpanId":"","name":"rollout","kind":2,"startTimeUnixNano":"1800000000000000000","endTimeUnixNano":"1800000000000000001","status":{}}]}]}]}"#,
+    "\n",
+    r#"{"resourceLogs":[{"resource":{},"scopeLogs":[{"scope":{},"logRecords":[{"timeUnixNano":"1800000000100000000","observedTimeUnixNano":"1800000000100000000","severityNumber":9,"severityText":"INFO","body":{"stringValue":"\"resourceSpans\" of gym.startup"},"traceId":"5b8efff798038103d269b633813fc60c","spanId":"00000000000000a2"}]}]}]}"#,
+    "\n",
+    r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"node-7"}},{"key":"nemo.gym.server.name","value":{"stringValue":"greeter"}}]},"scopeSpans":[{"scope":{"name":"nemo_gym.startup","attributes":[{"key":"k","value":{"boolValue":true}}]},"spans":[{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"00000000000000a3","parentSpanId":"00000000000000a2","flags":769,"name":"gym.server.startup","kind":1,"startTimeUnixNano":"1800000000050000000","endTimeUnixNano":"1800000001900000000","attributes":[{"key":"nemo.gym.server.worker","value":{"boolValue":false}},{"key":"process.pid","value":{"intValue":"4711"}},{"key":"load","value":{"doubleValue":0.5}},{"key":"none","value":{}}],"status":{}}]}]}]}"#,
+    "\n",
+);
+
+#[test]
+fn a_file_of_the_go_collector_is_shown() {
+    let file = GO_COLLECTORS.as_bytes();
+    let ended = show(&[("traces.jsonl", file)]).arg("--json").run().exits(0).says_nothing();
+    let document = document(&ended);
+    assert_eq!(document["startups"].as_array().unwrap().len(), 1, "{ended}");
+    let startup = &document["startups"][0];
+    assert_eq!(startup["outcome"], "failed");
+    assert_eq!(startup["notes"], serde_json::json!([]));
+    let spans = startup["spans"].as_array().unwrap();
+    let told = spans.iter().map(|span| {
+        let keys = ["name", "span_id", "parent_span_id", "server", "node", "pid", "error"];
+        keys.map(|key| span[key].as_str().map_or_else(|| span[key].to_string(), str::to_owned))
+    });
+    let told: Vec<_> = told.map(|it| it.join(" ")).collect();
+    assert_eq!(
+        told,
+        [
+            "gym.startup 00000000000000a1 null null head null judge failed",
+            "gym.startup.server 00000000000000a2 00000000000000a1 greeter head null null",
+            "gym.server.startup 00000000000000a3 00000000000000a2 greeter node-7 4711 null",
+        ]
+    );
+    let attributes = serde_json::json!({
+        "nemo.gym.server.worker": "false", "process.pid": "4711", "load": "0.5", "none": ""
+    });
+    assert_eq!(spans[2]["attributes"], attributes);
+}
+
 /// The SDK's own file exporter: what a server that reports for itself leaves.
 #[test]
 fn a_file_of_the_opentelemetry_sdk_is_shown() {
@@ -187,8 +228,8 @@ fn a_circle_has_an_end() {
         span(2, 1, "gym.startup.server.b", 1, 8).of("greeter"),
         span(3, 3, "gym.startup.server.c", 2, 7).of("greeter"),
     ];
-    let ended = show(&[("a.jsonl", &line("head", &circle))]).run().exits(0).says_nothing();
-    assert_eq!(ended.stdout_text().lines().count(), 6, "{ended}");
+    let ended = show(&[("a.jsonl", &line("head", &circle))]).run().exits(0);
+    assert_eq!(ended.stdout_text().lines().count(), 7, "{ended}");
 }
 
 /// A span beneath a span beneath a span.
@@ -259,8 +300,8 @@ fn too_many_spans_of_startups_are_left_out() {
     assert_eq!(
         note,
         format!(
-            "{left_out} spans of {older} older startups left out, since 50000 are the most; \
-             --trace chooses a startup"
+            "{left_out} spans of {older} older startups left out, since 50000, or 48 MiB of their \
+             texts, are the most; --trace chooses a startup"
         )
     );
     let chosen = run.args(["--trace", &format!("{:032x}", 1)]).run().exits(0);
@@ -289,6 +330,38 @@ fn a_file_of_200_mb_is_read_in_little_memory() {
     let ended = run.clone().run().exits(0).says_nothing();
     fs::remove_file(path).unwrap();
     assert!(ended.stdout_text().contains("└─ greeter"), "{ended}");
+}
+
+/// As of instrumentation that puts a whole command line, or a stack, into each span.
+#[test]
+fn a_file_of_200_mb_of_startups_with_long_texts_is_read_in_little_memory() {
+    let long = "x".repeat(3_000);
+    let of = |number: u64| {
+        let steps = (1..1_000).map(|id| {
+            span(1_000 * number + id, 1, "step", id, id + 1).stage("step").with("long", &long)
+        });
+        line("head", &steps.collect::<Vec<_>>())
+    };
+    let run = show(&[]).deadline(Duration::from_secs(180));
+    let path = run.folder().join("traces.jsonl");
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&line("head", &[span(1, 0, "gym.startup", 0, 5_000).outcome("ready")])).unwrap();
+    let (mut number, mut length) = (0, 0);
+    while length < 200 << 20 {
+        number += 1;
+        let line = of(number);
+        file.write_all(&line).unwrap();
+        length += line.len();
+    }
+    let run = run.arg("traces.jsonl").limit(Resource::RLIMIT_AS, 160 << 20, 160 << 20);
+    let ended = run.run().exits(0);
+    fs::remove_file(path).unwrap();
+    assert!(ended.stdout_text().contains("gym.startup "), "{ended}");
+    let said = ended.stderr_text();
+    let said = said.strip_prefix("gym-startup: ").unwrap();
+    let (count, why) = said.split_once(' ').unwrap();
+    assert!((40_000..number * 999).contains(&count.parse().unwrap()), "{ended}");
+    assert_eq!(why, "spans left out, since 50000, or 48 MiB of their texts, are the most\n");
 }
 
 #[test]

@@ -47,6 +47,75 @@ fn all_of_a_startup_is_on_the_page() {
     not ended
     ");
     assert_eq!(page.axis(), "0 s, 2 s, 4 s, 6 s, 8 s, 10 s, 12 s");
+    assert_eq!(page.browser.eval("document.querySelector('table')"), Value::Null);
+    page.was_quiet();
+}
+
+/// Twelve servers of two stages; the slowest setup has a name that nobody would choose.
+fn twelve() -> Vec<Value> {
+    let mut spans = vec![span(1, 0, "gym.startup", 0, 9_000).with(OUTCOME, "ready")];
+    for server in 0..12 {
+        let (id, done) = (10 + 10 * server, 2_000 + 500 * server);
+        let name =
+            if server == 11 { "<b>评价</b> ".repeat(9) } else { format!("server_{server}") };
+        let of = |span: Value| span.with(SERVER, name.trim());
+        spans.push(of(span(id, 1, "gym.startup.server", 10, done + 300)));
+        spans.push(of(span(id + 1, id, "gym.startup.server.venv_setup", 10, done)));
+        spans.push(of(span(id + 2, id, "gym.startup.server.server_start", done, done + 300)));
+    }
+    spans
+}
+
+#[test]
+fn many_servers_are_summed_up_before_their_spans() {
+    let mut page = Page::of(&twelve());
+    let table = "[...document.querySelectorAll('section > .summary tr')].map(row =>
+        [...row.children].map(it => it.textContent).join(' | ')).join('\\n')";
+    assert_snapshot!(page.browser.text(table), @r"
+    Stage | Count | Median | Maximum | Slowest | Node
+    until ready | 12 | 5.04 s | 7.79 s | <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> | node-1
+    venv_setup | 12 | 4.74 s | 7.49 s | <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> <b>评价</b> | node-1
+    server_start | 12 | 300 ms | 300 ms | server_0 | node-1
+    ");
+    let follows = "!!(document.querySelector('.summary')
+        .compareDocumentPosition(document.querySelector('.grid')) & Node.DOCUMENT_POSITION_FOLLOWING)";
+    assert_eq!(page.browser.eval(follows), true);
+    let tree = page.browser.call("Accessibility.getFullAXTree", json!({}));
+    let all = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false);
+    let all: Vec<_> = all.collect();
+    let names = |role: &str| -> Vec<_> {
+        let of = all.iter().filter(|node| node["role"]["value"] == role);
+        of.map(|node| node["name"]["value"].as_str().unwrap()).collect()
+    };
+    assert_eq!(names("table"), ["Stages of 12 servers"]);
+    let headers = ["Stage", "Count", "Median", "Maximum", "Slowest", "Node"];
+    assert!(names("columnheader").ends_with(&headers), "{:?}", names("columnheader"));
+    let stages = ["until ready", "venv_setup", "server_start"];
+    assert!(names("rowheader").ends_with(&stages), "{:?}", names("rowheader"));
+    for scheme in ["dark", "light"] {
+        page.prefer(scheme);
+        assert_eq!(page.pale(), json!([]), "{scheme}");
+        page.screenshot(&format!("summary-{scheme}"));
+    }
+    page.print("summary");
+    page.browser.resize(360, 800);
+    page.browser.settle();
+    page.screenshot("summary-small");
+    // No name is broken into letters: what is too wide is scrolled.
+    let width = "document.querySelector('.summary tbody th').getBoundingClientRect().width";
+    assert!(page.browser.eval(width).as_f64().unwrap() >= 80.0);
+    let wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
+    assert_eq!(page.browser.eval(wide), false);
+    page.was_quiet();
+}
+
+#[test]
+fn a_summary_has_the_stages_that_took_longest() {
+    let mut page = Page::of(&ten_thousand());
+    let rows = "document.querySelectorAll('.summary tbody tr').length";
+    assert_eq!(page.browser.eval(rows), 24);
+    let words = "document.querySelector('.summary .more').textContent";
+    assert_eq!(page.browser.text(words), "9877 more stages, each 280 ms at most");
     page.was_quiet();
 }
 
@@ -252,7 +321,7 @@ fn ten_thousand_spans_do_not_freeze_it() {
     println!("loaded after {loaded} ms, longest task {longest} ms");
     // Far more than it takes: a busy machine, and still not a page that hangs.
     assert!(loaded.as_f64().unwrap() < 20_000.0, "{loaded}");
-    assert!(longest.as_f64().unwrap() < 5_000.0, "{longest}");
+    assert!(longest.as_f64().unwrap() < 2_000.0, "{longest}");
     page.was_quiet();
 }
 

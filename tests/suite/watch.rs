@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use gym_stamp::telemetry::Protocol;
 use nix::sys::signal::{Signal, kill};
@@ -57,8 +58,11 @@ fn watched_from_setup(server: &Running, watch: Run) -> Ended {
     watching.wait().exits(0)
 }
 
+#[track_caller]
 fn trace(ended: &Ended) -> Trace {
-    Trace::read(&ended.folder().join("out.jsonl"))
+    let out = ended.folder().join("out.jsonl");
+    assert!(out.exists(), "{ended}");
+    Trace::read(&out)
 }
 
 fn pid(span: &opentelemetry_proto::tonic::trace::v1::Span) -> i64 {
@@ -146,6 +150,25 @@ fn process_1_of_a_container_from_outside() {
     );
 }
 
+/// Nobody stamps its spawn before its launch has gone on for a while.
+#[test]
+fn a_process_that_is_older_than_its_spawn_stamp_says_so() {
+    let port = free_port();
+    let gym_stamp = Build::Freestanding.binary().display();
+    let line =
+        format!("{GATE}; exec {gym_stamp} --spawn {gym_stamp} python3 -S serve.py port={port}");
+    let server = command("/bin/bash").file("serve.py", 0o644, SERVE).args(["-c", &line]).spawn();
+    std::thread::sleep(Duration::from_millis(100));
+    let watch = watch(&url(port)).var("LANG", "C.UTF-8");
+    let ended = watched_from_setup(&server, watch);
+    let said = ended.stderr_text();
+    let note = said.lines().find_map(|line| line.strip_prefix("gym-startup: its process is "));
+    let older = note
+        .and_then(|it| it.strip_suffix(" older than its spawn stamp: that time is not counted"));
+    assert!(older.is_some(), "{ended}");
+    tells_of(&ended, server.pid(), "serve.py");
+}
+
 #[test]
 fn process_1_of_a_container_from_within_it() {
     let dockerfile = Dockerfile::read();
@@ -227,7 +250,7 @@ fn a_bad_traceparent_is_warned_of_and_a_trace_of_its_own_begun() {
 #[test]
 fn one_that_was_ready_before_has_no_time_of_it() {
     let port = free_port();
-    let server = launch(port, "sleep 0.1", "").spawn();
+    let server = launch(port, "sleep 0.1", "").entry(format!("{TRACEPARENT}={PARENT}")).spawn();
     let address = ("127.0.0.1", port);
     server.wait_until(|| TcpStream::connect(address).is_ok());
     for args in [vec![], vec!["--pid".to_owned(), server.pid().to_string()]] {
@@ -238,12 +261,18 @@ fn one_that_was_ready_before_has_no_time_of_it() {
             server.pid()
         );
         assert!(ended.stderr_text().contains(&words), "{ended}");
+        // Its setup is all: no span has the startup end with it.
         let trace = trace(&ended);
         let setup = trace.only("gym.server.startup.venv_setup");
-        let root = trace.only("gym.server.startup");
-        assert_eq!(trace.spans.len(), 2);
-        assert_eq!(root.end_time_unix_nano, setup.end_time_unix_nano);
+        assert_eq!(trace.spans.len(), 1, "{ended}");
+        assert_eq!(setup.parent_span_id, 0xb7ad_6b71_6920_3331_u64.to_be_bytes());
         assert_eq!(setup.end_time_unix_nano.to_string(), environment(server.pid())[SETUP_DONE]);
+        let shown = command(env!("CARGO_BIN_EXE_gym-startup"));
+        let shown = shown.arg("show").arg(ended.folder().join("out.jsonl")).run().exits(0);
+        assert!(shown.stdout_text().contains(", outcome unknown, 1 server"), "{shown}");
+        let words = "gym-startup: only stages are recorded, and no span of a whole startup: how \
+                     it ended, and when, is not known\n";
+        assert!(shown.stderr_text().contains(words), "{shown}");
     }
 }
 
@@ -358,17 +387,17 @@ fn a_server_that_leaves_its_launch_is_followed() {
     kill(Pid::from_raw(pid(trace.only("gym.server.startup")) as i32), Signal::SIGKILL).unwrap();
 }
 
-/// Its socket is there before it is, as under systemd or a server that loads its application first.
-#[test]
-fn one_that_takes_connections_before_it_answers() {
-    let port = free_port();
+/// A server that takes connections at once, and so many seconds for each of its first `slow` answers.
+fn slow(port: u16, slow: u32, seconds: f32) -> Running {
     let script = format!(
         "import socket, time\n\
          listener = socket.create_server(('127.0.0.1', {port}))\n\
+         slow = {slow}\n\
          while True:\n    \
          connection, _ = listener.accept()\n    \
-         connection.recv(65536)\n    \
-         time.sleep(1)\n    \
+         if connection.recv(65536) and slow:\n        \
+         slow -= 1\n        \
+         time.sleep({seconds})\n    \
          try: connection.sendall(b'HTTP/1.1 200 x\\r\\nContent-Length: 0\\r\\n\\r\\n')\n    \
          except OSError: pass\n    \
          connection.close()\n"
@@ -377,6 +406,14 @@ fn one_that_takes_connections_before_it_answers() {
     let server = command(gym_stamp).args(["python3", "-S", "-c", &script]);
     let server = server.entry(format!("{SPAWN}={}", now_ns())).spawn();
     server.wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    server
+}
+
+/// Its socket is there before it is, as under systemd or a server that loads its application first.
+#[test]
+fn one_that_takes_connections_before_it_answers() {
+    let port = free_port();
+    let server = slow(port, 2, 1.0);
     let args = ["--pid", &server.pid().to_string()];
     let ended = watch(&url(port)).args(args).args(["--timeout", "0.4"]).run().exits(124);
     let words = " within 400 ms: takes connections and does not answer\n";
@@ -385,6 +422,18 @@ fn one_that_takes_connections_before_it_answers() {
     let ended = watch(&url(port)).args(args).run().exits(0);
     assert!(ended.stderr_text().contains(" is ready, "), "{ended}");
     trace(&ended).only("gym.server.startup.server_start");
+}
+
+/// Each of its answers takes as long: that the first did says nothing of its startup.
+#[test]
+fn one_that_is_always_slow_was_ready_before() {
+    let port = free_port();
+    let server = slow(port, u32::MAX, 0.5);
+    let args = ["--pid", &server.pid().to_string()];
+    let ended = watch(&url(port)).args(args).run().exits(0);
+    let words = " was ready when it was first asked: since when is not known\n";
+    assert!(ended.stderr_text().contains(words), "{ended}");
+    assert_eq!(trace(&ended).spans.len(), 1, "{ended}");
 }
 
 #[test]
@@ -466,6 +515,17 @@ fn what_servers_ignore_is_said_and_what_is_true_is_shown() {
             _ => assert_eq!(Trace::read(&out).spans.len(), spans, "{ended}"),
         }
     }
+}
+
+#[test]
+fn a_port_of_ipv6_is_found_by_its_address() {
+    let port = free_port();
+    let watch = watch(&format!("http://[::1]:{port}/"));
+    let watching = watch.var("LANG", "C.UTF-8").spawn();
+    until_watching(&watching);
+    let server = launch(port, "true", "for=0.3 host=::1").spawn();
+    let ended = watching.wait().exits(0);
+    tells_of(&ended, server.pid(), "serve.py");
 }
 
 #[test]

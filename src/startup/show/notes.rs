@@ -21,7 +21,10 @@ type Disagreement<'s> = ((&'s str, &'s str), (i128, &'s Span));
 pub fn notes(startup: &Startup, unicode: bool) -> Vec<String> {
     let by_id: HashMap<u64, &Span> =
         startup.spans.iter().map(|span| (span.entry.id, span)).collect();
-    let mut notes: Vec<String> = orphans(startup, &by_id).into_iter().collect();
+    let in_parts = "only stages are recorded, and no span of a whole startup: how it ended, and \
+                    when, is not known";
+    let in_parts = startup.is_in_parts().then(|| in_parts.to_owned());
+    let mut notes: Vec<String> = in_parts.into_iter().chain(orphans(startup, &by_id)).collect();
     notes.extend(clocks(startup, &by_id, unicode));
     notes.extend(set_back(startup, unicode));
     notes

@@ -14,7 +14,9 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
+use super::stages::timed;
 use super::startup::{Span, Startup};
+use super::summary::{self, FEW, Longest};
 use crate::waterfall::{self, Line, Tree};
 use crate::words::{cut, duration, harmless};
 
@@ -110,6 +112,8 @@ struct Section<'s> {
     failed: bool,
     servers: Vec<String>,
     nodes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<Summary>,
     rows: Rows<'s>,
 }
 
@@ -126,12 +130,44 @@ impl<'s> Section<'s> {
             length: duration(length_ns.into(), true),
             outcome: roots()
                 .find_map(|(line, span)| span.entry.outcome.as_ref().or(line.outcome.as_ref()))
-                .map(|outcome| name(outcome)),
+                .cloned()
+                .or_else(|| startup.ending())
+                .map(|outcome| name(&outcome)),
             failed: roots().any(|(_, span)| span.entry.is_error),
             servers: distinct(spans().filter_map(|(_, span)| span.entry.server.as_deref())),
             nodes: distinct(spans().filter_map(|(_, span)| span.node.as_deref())),
+            summary: Summary::of(startup),
             rows: Rows { startup, tree },
         }
+    }
+}
+
+/// For each stage how long it took the servers, where they are many.
+#[derive(Serialize)]
+struct Summary {
+    servers: usize,
+    /// Stage, count, median, maximum, slowest server and its node.
+    rows: Vec<[String; 6]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    others: Option<String>,
+}
+
+impl Summary {
+    fn of(startup: &Startup) -> Option<Self> {
+        let timed = timed(startup);
+        let servers = summary::servers(&timed);
+        if servers <= FEW {
+            return None;
+        }
+        let longest = Longest::of(summary::rows(&timed));
+        let time = |ns| duration(ns, true);
+        let cells = |row: &summary::Row| {
+            let node = row.node.as_deref().map(name).unwrap_or_default();
+            let [p50, max] = [row.p50_ns, row.max_ns].map(time);
+            [name(&row.place), row.count.to_string(), p50, max, name(&row.slowest), node]
+        };
+        let rows = longest.rows.iter().map(cells).collect();
+        Some(Self { servers, rows, others: longest.others(true) })
     }
 }
 

@@ -1,5 +1,6 @@
 //! A startup as it can be shown: the spans of one trace.
 
+use gym_stamp::spans::STAGE;
 use opentelemetry::TraceId;
 
 use crate::waterfall::Entry;
@@ -11,6 +12,9 @@ pub const SERVER: &str = "gym.startup.server";
 /// What a server's main process, and a worker of it, say themselves.
 pub const REPORT: &str = "gym.server.startup";
 pub const WORKER: &str = "gym.server.startup.worker";
+
+/// The outcome of a startup that only stages are recorded of.
+pub const UNKNOWN: &str = "unknown";
 
 /// The spans of one trace, or of a server that is in none. A parent that is not among them is in a file that was not given, or
 /// never came to an end.
@@ -53,11 +57,33 @@ impl Startup {
     }
 
     /// How it ended, as its supervisor says: of several startups in one trace, the first that was
-    /// not ready.
+    /// not ready. [`UNKNOWN`] if [there are only stages](Self::is_in_parts).
     pub fn outcome(&self) -> Option<&str> {
+        if self.is_in_parts() {
+            return Some(UNKNOWN);
+        }
         let roots = self.spans.iter().filter(|span| span.entry.name == ROOT);
         let outcomes = roots.filter_map(|span| span.entry.outcome.as_deref());
         outcomes.min_by_key(|outcome| *outcome == gym_stamp::supervisor::READY)
+    }
+
+    /// Whether no span is there that ends when a startup does: of a server that was watched too
+    /// late, or whose other spans are in a file that was not given.
+    pub fn is_in_parts(&self) -> bool {
+        let is_whole = |span: &Span| [ROOT, SERVER, REPORT, WORKER].contains(&&*span.entry.name);
+        let is_stage = |span: &Span| {
+            let stages = [ROOT, REPORT].iter().any(|it| span.entry.name.starts_with(it));
+            stages || span.attribute(STAGE).is_some()
+        };
+        !self.spans.iter().any(is_whole) && self.spans.iter().any(is_stage)
+    }
+
+    /// [`Self::outcome`] in words.
+    pub fn ending(&self) -> Option<String> {
+        Some(match self.outcome()? {
+            UNKNOWN => format!("outcome {UNKNOWN}"),
+            outcome => outcome.to_owned(),
+        })
     }
 
     /// What it is called among others.
@@ -79,6 +105,16 @@ impl Span {
     /// Negative where the clock was set back meanwhile; `None` for one that has not ended.
     pub fn length_ns(&self) -> Option<i128> {
         Some(i128::from(self.entry.end_ns?) - i128::from(self.entry.start_ns))
+    }
+
+    /// About how much its texts take.
+    pub fn bytes(&self) -> usize {
+        let Entry { name, server, outcome, .. } = &self.entry;
+        let texts = [Some(name), server.as_ref(), outcome.as_ref(), self.node.as_ref()];
+        let texts = texts.into_iter().chain([self.error.as_ref()]).flatten();
+        let pairs = self.attributes.iter().flat_map(|(key, value)| [key, value]);
+        let pairs = pairs.map(|text| text.len().saturating_add(size_of::<String>()));
+        texts.map(String::len).chain(pairs).sum()
     }
 
     pub fn attribute(&self, key: &str) -> Option<&str> {

@@ -1,8 +1,10 @@
 //! For each stage, how long it took the servers.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 use super::stages::{OWN_REPORT, Timed, UNTIL_READY, median};
+use crate::words::{counted, duration};
 
 /// One stage of all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,40 @@ pub struct Row {
     pub max_ns: i128,
     pub slowest: String,
     pub node: Option<String>,
+}
+
+/// More servers than this are summed up.
+pub const FEW: usize = 8;
+/// No more stages are shown, but those that took longest.
+const MOST_ROWS: usize = 24;
+
+/// What is shown of a summary.
+pub struct Longest {
+    /// In the order in which the stages come.
+    pub rows: Vec<Row>,
+    /// How many others there are, and what none of them exceeds.
+    pub others: usize,
+    pub others_ns: i128,
+}
+
+impl Longest {
+    /// Of stages that took as long as each other the first.
+    pub fn of(mut rows: Vec<Row>) -> Self {
+        let mut by_length: Vec<_> = rows.iter().map(|row| row.max_ns).enumerate().collect();
+        by_length.sort_by_key(|(_, max_ns)| Reverse(*max_ns));
+        let others = by_length.split_off(MOST_ROWS.min(by_length.len()));
+        let others_ns = others.first().map_or(0, |(_, max_ns)| *max_ns);
+        let shown: HashSet<_> = by_length.into_iter().map(|(index, _)| index).collect();
+        let mut index = 0..;
+        rows.retain(|_| index.next().is_some_and(|index| shown.contains(&index)));
+        Self { rows, others: others.len(), others_ns }
+    }
+
+    pub fn others(&self, unicode: bool) -> Option<String> {
+        let stages = counted(self.others, "more stage", "more stages");
+        let up_to = duration(self.others_ns, unicode);
+        (self.others > 0).then(|| format!("{stages}, each {up_to} at most"))
+    }
 }
 
 /// The rows, in the order in which the stages come.

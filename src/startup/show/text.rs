@@ -7,7 +7,7 @@ use anstyle::Style;
 
 use super::stages::{Timed, timed};
 use super::startup::Startup;
-use super::summary::{self, Row};
+use super::summary::{self, FEW, Longest, Row};
 use crate::columns::{Column, lines};
 use crate::terminal;
 use crate::waterfall::{self, Look};
@@ -17,10 +17,6 @@ use crate::words::{counted, date, duration, wrapped};
 const USUAL_WIDTH: usize = 100;
 /// More servers than this are folded in the waterfall.
 const MOST_CHILDREN: usize = 12;
-/// More servers than this are summed up first.
-const FEW: usize = 8;
-/// The summary has no more stages, but those that took longest.
-const MOST_ROWS: usize = 24;
 /// Narrower than this there is no room for what can be looked up elsewhere.
 pub const NARROW: usize = 60;
 
@@ -45,7 +41,7 @@ pub fn text(startup: &Startup, look: &Look) -> String {
     let mut text = heading(&startup.title(), startup, &timed, look);
     if summary::servers(&timed) > FEW {
         text.push('\n');
-        text.push_str(&table(&summary::rows(&timed), look));
+        text.push_str(&table(&Longest::of(summary::rows(&timed)), look));
     }
     text.push('\n');
     text.push_str(&waterfall::draw(&startup.entries(), look));
@@ -56,7 +52,7 @@ pub fn text(startup: &Startup, look: &Look) -> String {
 pub fn heading(what: &str, startup: &Startup, timed: &[Timed], look: &Look) -> String {
     let spans = &startup.spans;
     let mut facts = vec![date(startup.start_ns()), duration(startup.length_ns(), look.unicode)];
-    facts.extend(startup.outcome().map(str::to_owned));
+    facts.extend(startup.ending());
     let nodes: HashSet<_> = spans.iter().filter_map(|span| span.node.as_deref()).collect();
     facts.push(match summary::servers(timed) {
         0 => counted(spans.len(), "span", "spans"),
@@ -70,19 +66,15 @@ pub fn heading(what: &str, startup: &Startup, timed: &[Timed], look: &Look) -> S
 }
 
 /// For each stage how long it took the servers.
-fn table(rows: &[Row], look: &Look) -> String {
-    let mut by_length: Vec<_> = rows.iter().map(|row| row.max_ns).collect();
-    by_length.sort_unstable_by(|one, other| other.cmp(one));
-    let least_ns = by_length.get(MOST_ROWS).copied().unwrap_or(i128::MIN);
-    let drawn = rows.iter().filter(|row| by_length.len() <= MOST_ROWS || row.max_ns > least_ns);
-    let drawn: Vec<_> = drawn.collect();
+fn table(longest: &Longest, look: &Look) -> String {
+    let rows = &longest.rows;
     let has_counts = look.width >= NARROW;
     let has_nodes = look.width >= NARROW && rows.iter().any(|row| row.node.is_some());
     let mut columns = vec![Column::Text("stage")];
     columns.extend(has_counts.then_some(Column::Number("count")));
     columns.extend([Column::Number("p50"), Column::Number("max"), Column::Text("slowest")]);
     columns.extend(has_nodes.then_some(Column::Text("node")));
-    let cells = |row: &&Row| {
+    let cells = |row: &Row| {
         let time = |ns| duration(ns, look.unicode);
         let mut cells = vec![shortened(&row.place, look)];
         cells.extend(has_counts.then(|| row.count.to_string()));
@@ -90,18 +82,14 @@ fn table(rows: &[Row], look: &Look) -> String {
         cells.extend(has_nodes.then(|| row.node.clone().unwrap_or_default()));
         cells
     };
-    let cells: Vec<_> = drawn.iter().map(cells).collect();
+    let cells: Vec<_> = rows.iter().map(cells).collect();
     let mut text = String::new();
     for (number, line) in lines(&columns, &cells, look.width, look.unicode).iter().enumerate() {
         let style = if number == 0 { FAINT } else { Style::new() };
         text.push_str(&painted(style, line, look));
         text.push('\n');
     }
-    let others = rows.len().saturating_sub(drawn.len());
-    if others > 0 {
-        let up_to = duration(least_ns, look.unicode);
-        let words =
-            format!("{}, each {up_to} at most", counted(others, "more stage", "more stages"));
+    if let Some(words) = longest.others(look.unicode) {
         text.push_str(&painted(FAINT, &words, look));
         text.push('\n');
     }

@@ -9,14 +9,36 @@ use crate::words::counted;
 
 /// More spans than this are not kept: the startup of three hundred servers has ten thousand.
 const MOST_SPANS: usize = 50_000;
-/// When there are more, the oldest startups go until so many are left.
-const AFTER_REMOVAL: usize = MOST_SPANS / 4 * 3;
+/// Nor more than this of their texts, in bytes: 1,000 of each.
+const MOST_BYTES: usize = 48 << 20;
+
+/// How much there is of spans.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    spans: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn of(spans: &[Span]) -> Self {
+        Self { spans: spans.len(), bytes: spans.iter().map(Span::bytes).sum() }
+    }
+
+    fn is_full(self) -> bool {
+        self.spans >= MOST_SPANS || self.bytes >= MOST_BYTES
+    }
+
+    /// Whether enough is gone: the oldest startups go until it is.
+    fn has_room(self) -> bool {
+        self.spans <= MOST_SPANS / 4 * 3 && self.bytes <= MOST_BYTES / 4 * 3
+    }
+}
 
 /// Spans by their trace, each once.
 #[derive(Default)]
 pub struct Traces {
     traces: HashMap<TraceId, Trace>,
-    len: usize,
+    size: Size,
     removed: HashSet<TraceId>,
     /// Spans of those that were removed.
     removed_spans: usize,
@@ -31,7 +53,7 @@ struct Trace {
 
 impl Traces {
     pub fn len(&self) -> usize {
-        self.len
+        self.size.spans
     }
 
     pub fn is_empty(&self) -> bool {
@@ -40,26 +62,32 @@ impl Traces {
 
     /// Takes the span, unless it is there already.
     pub fn take(&mut self, trace_id: TraceId, span: Span) {
-        if self.len >= MOST_SPANS {
+        if self.size.is_full() {
             self.make_room(trace_id, span.entry.start_ns);
         }
         if self.removed.contains(&trace_id) {
             self.removed_spans = self.removed_spans.saturating_add(1);
             return;
         }
-        let is_full = self.len >= MOST_SPANS;
+        let is_full = self.size.is_full();
+        let bytes = span.bytes();
         let start_ns = span.entry.start_ns;
         let trace = self.traces.entry(trace_id).or_insert_with(|| Trace::from(start_ns));
         match trace.by_id.get(&span.entry.id).and_then(|index| trace.spans.get_mut(*index)) {
             // A file that was given twice, or an exporter that tried again.
             Some(known) if known.entry.end_ns.is_some() => {}
-            Some(known) => *known = span,
+            Some(known) => {
+                self.size.bytes =
+                    self.size.bytes.saturating_add(bytes).saturating_sub(known.bytes());
+                *known = span;
+            }
             None if is_full => trace.left_out = trace.left_out.saturating_add(1),
             None => {
                 trace.start_ns = start_ns.min(trace.start_ns);
                 trace.by_id.insert(span.entry.id, trace.spans.len());
                 trace.spans.push(span);
-                self.len = self.len.saturating_add(1);
+                self.size.spans = self.size.spans.saturating_add(1);
+                self.size.bytes = self.size.bytes.saturating_add(bytes);
             }
         }
     }
@@ -75,11 +103,13 @@ impl Traces {
         by_start.sort_unstable_by_key(|(start_ns, id)| (*start_ns, id.to_bytes()));
         by_start.pop();
         for (_, trace_id) in by_start {
-            if self.len <= AFTER_REMOVAL {
+            if self.size.has_room() {
                 break;
             }
             if let Some(Trace { spans, left_out, .. }) = self.traces.remove(&trace_id) {
-                self.len = self.len.saturating_sub(spans.len());
+                let Size { spans: count, bytes } = Size::of(&spans);
+                self.size.spans = self.size.spans.saturating_sub(count);
+                self.size.bytes = self.size.bytes.saturating_sub(bytes);
                 self.removed_spans =
                     self.removed_spans.saturating_add(spans.len()).saturating_add(left_out);
             }
@@ -104,7 +134,10 @@ impl Traces {
                 "; --trace chooses a startup",
             ),
         };
-        Some(format!("{what} left out, since {MOST_SPANS} are the most{hint}"))
+        let mib = MOST_BYTES >> 20;
+        Some(format!(
+            "{what} left out, since {MOST_SPANS}, or {mib} MiB of their texts, are the most{hint}"
+        ))
     }
 
     /// By their start.
@@ -144,7 +177,7 @@ mod tests {
     #[test]
     fn the_latest_startup_is_kept_however_small_it_is() {
         let large = || (0..60_000).map(|id| (1, id, 1_000 + id));
-        let most = "50000 are the most";
+        let most = "50000, or 48 MiB of their texts, are the most";
         for (others, startups, note) in [
             (vec![], vec![(1_000, 50_000)], format!("10000 spans left out, since {most}")),
             (

@@ -22,6 +22,8 @@ use crate::terminal::{self, Channel};
 use crate::waterfall::{self, Entry, Look};
 use crate::words::duration;
 
+/// The span of a server's whole startup.
+const WHOLE: &str = "gym.server.startup";
 /// The stage that a startup was in when it came to nothing.
 const UNFINISHED: &str = "unfinished";
 /// Starts are as coarse as a hundredth of a second.
@@ -188,6 +190,13 @@ impl<'a> Report<'a> {
         let parent = server.parent_span().unwrap_or_default();
         let mut spans = server_spans(&process, &stages, parent, &mut RandomIds);
         match self.outcome {
+            // When the whole ended is not known: there is the setup, where the whole would stand.
+            Outcome::Already { .. } => {
+                spans.retain(|span| span.name != WHOLE);
+                for span in &mut spans {
+                    span.parent_span_id = parent.map(|parent| parent.span_id);
+                }
+            }
             // Setup and start are not told apart: there is the whole, and no stage.
             Outcome::Ready { .. } if setup_done_ns.is_none() => spans.truncate(1),
             Outcome::Ended { .. } | Outcome::TimedOut { .. } | Outcome::AnotherAnswers { .. } => {

@@ -41,7 +41,9 @@ if "unix" in options:
     listener.bind(options["unix"])
     listener.listen()
 else:
-    listener = socket.create_server((options.get("host", "127.0.0.1"), int(options["port"])))
+    host = options.get("host", "127.0.0.1")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, int(options["port"])), family=family)
 until = time.monotonic() + seconds("for")
 if "ends" in options:
     threading.Timer(seconds("ends"), os._exit, [4]).start()

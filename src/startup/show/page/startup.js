@@ -123,7 +123,20 @@ function section(startup, number) {
     role: 'treegrid', class: 'grid', 'aria-labelledby': `${id}-title`, 'aria-readonly': 'true',
   }, make('div', { class: 'lines', 'aria-hidden': 'true' }, startup.lines), startup.headgroup, startup.body);
   startup.cut = make('p', { class: 'cut' });
-  return make('section', { id, 'aria-labelledby': `${id}-title` }, header, startup.grid, startup.cut);
+  return make('section', { id, 'aria-labelledby': `${id}-title` },
+    header, startup.summary && table(startup.summary, id), startup.grid, startup.cut);
+}
+
+/** For each stage how long it took the servers. */
+function table({ servers, rows, others }, id) {
+  const columns = ['Stage', 'Count', 'Median', 'Maximum', 'Slowest', 'Node'];
+  const head = columns.map((it) => make('th', { scope: 'col' }, it));
+  const body = rows.map(([stage, ...cells]) =>
+    make('tr', {}, make('th', { scope: 'row' }, stage), ...cells.map((it) => make('td', {}, it))));
+  return make('div', { class: 'summary', role: 'group', tabindex: 0, 'aria-labelledby': `${id}-summary` },
+    make('table', {}, make('caption', { id: `${id}-summary` }, `Stages of ${plural(servers, 'server')}`),
+      make('thead', {}, make('tr', {}, ...head)), make('tbody', {}, ...body)),
+    others && make('p', { class: 'more' }, others));
 }
 
 /** What there is to say of a startup in a line. */
@@ -137,8 +150,9 @@ function summary(startup) {
   const errors = startup.rows.filter((row) => row.failed).length;
   return [
     make('b', {}, startup.length),
-    startup.outcome && make('span', { class: startup.failed ? 'failed-word' : 'fine' },
-      `${startup.failed ? '✗' : '✓'} ${startup.outcome}`),
+    startup.failed ? make('span', { class: 'failed-word' }, `✗ ${startup.outcome}`)
+      : startup.outcome === 'ready' ? make('span', { class: 'fine' }, '✓ ready')
+      : startup.outcome && make('span', {}, startup.outcome),
     some(startup.servers, 'server'),
     startup.nodes.length > 1 ? some(startup.nodes, 'node') : undefined,
     make('span', {}, plural(startup.rows.length, 'span')),
