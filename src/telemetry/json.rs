@@ -3,9 +3,12 @@
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::{
-    DataPointFlags, Exemplar, Metric, NumberDataPoint, ResourceMetrics, metric::Data,
+    AggregationTemporality, DataPointFlags, Exemplar, Metric, NumberDataPoint, ResourceMetrics,
+    metric::Data,
 };
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
+use opentelemetry_proto::tonic::trace::v1::{
+    ResourceSpans, Span, span::SpanKind, status::StatusCode,
+};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value, json};
@@ -44,9 +47,13 @@ pub fn read_parts(line: &[u8]) -> (Vec<Request>, Option<String>) {
 pub fn read_spans(line: &[u8]) -> Result<Option<Vec<ResourceSpans>>, String> {
     let Some(line) = parse(line)? else { return Ok(None) };
     match line {
-        Line { resource_spans: None, resource_metrics: None, resource_logs: None, .. } => {
-            Err("neither resourceSpans nor resourceMetrics nor resourceLogs".to_owned())
-        }
+        Line {
+            resource_spans: None,
+            resource_metrics: None,
+            resource_logs: None,
+            resource_profiles: None,
+            ..
+        } => Err("neither resourceSpans nor resourceMetrics nor resourceLogs".to_owned()),
         Line { resource_spans, .. } => Ok(resource_spans),
     }
 }
@@ -77,6 +84,7 @@ struct Line {
     resource_spans: Option<Vec<ResourceSpans>>,
     resource_metrics: Option<Vec<ResourceMetrics>>,
     resource_logs: Option<Vec<IgnoredAny>>,
+    resource_profiles: Option<Vec<IgnoredAny>>,
     /// Why something of it is in neither of them.
     #[serde(skip)]
     left_out: Option<String>,
@@ -95,21 +103,24 @@ impl Line {
             let unread = || format!("metric {name}: its data cannot be read");
             return (Vec::new(), Some(self.left_out.unwrap_or_else(unread)));
         }
-        let Self { resource_spans, resource_metrics, resource_logs, left_out } = self;
+        let Self { resource_spans, resource_metrics, resource_logs, resource_profiles, left_out } =
+            self;
         let spans = resource_spans
             .map(|resource_spans| Request::Traces(ExportTraceServiceRequest { resource_spans }));
         let metrics = resource_metrics.map(|resource_metrics| {
             Request::Metrics(ExportMetricsServiceRequest { resource_metrics })
         });
         let requests: Vec<_> = spans.into_iter().chain(metrics).collect();
-        let why = match resource_logs {
-            Some(logs) if requests.is_empty() || !logs.is_empty() => {
-                Some("resourceLogs: only spans and metrics are sent".to_owned())
-            }
+        let others = [("resourceLogs", resource_logs), ("resourceProfiles", resource_profiles)];
+        let is_other = |others: &Option<Vec<_>>| {
+            others.as_ref().is_some_and(|others| requests.is_empty() || !others.is_empty())
+        };
+        let why = match others.iter().find(|(_, others)| is_other(others)) {
+            Some((name, _)) => Some(format!("{name}: only spans and metrics are sent")),
             None if requests.is_empty() => {
                 Some("neither resourceSpans nor resourceMetrics".to_owned())
             }
-            _ => left_out,
+            None => left_out,
         };
         (requests, why)
     }
@@ -276,12 +287,17 @@ fn complete(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
-                match (name.as_str(), field) {
+                match (name.as_str(), &mut *field) {
                     ("attributes" | "filteredAttributes" | "metadata", Value::Array(pairs)) => {
                         pairs.iter_mut().for_each(complete_pair);
                     }
                     ("entityRefs", Value::Array(entities)) => {
                         entities.iter_mut().for_each(complete_entity);
+                    }
+                    (enumeration, Value::String(text)) => {
+                        if let Some(number) = read_enumerator(enumeration, text) {
+                            *field = json!(number);
+                        }
                     }
                     (_, field) => complete(field),
                 }
@@ -289,6 +305,16 @@ fn complete(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(complete),
         _ => {}
+    }
+}
+
+/// JSON's mapping of protobuf has names for these numbers; OTLP's own has not, and some write them.
+fn read_enumerator(field: &str, name: &str) -> Option<i32> {
+    match field {
+        "kind" => SpanKind::from_str_name(name).map(Into::into),
+        "code" => StatusCode::from_str_name(name).map(Into::into),
+        "aggregationTemporality" => AggregationTemporality::from_str_name(name).map(Into::into),
+        _ => None,
     }
 }
 

@@ -204,6 +204,7 @@ fn foreign_metrics_stay_what_they_are(#[values(Grpc, HttpProtobuf, HttpJson)] pr
 #[case(b"7", "not a JSON object")]
 #[case(b"{}", "neither resourceSpans nor resourceMetrics")]
 #[case(b"{\"resourceLogs\":[]}", "resourceLogs: only spans and metrics are sent")]
+#[case(b"{\"resourceProfiles\":[]}", "resourceProfiles: only spans and metrics are sent")]
 #[case(b"{\"resourceSpans\":{}}", "not OTLP")]
 #[case(br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"xyz"}]}]}]}"#, "not OTLP")]
 #[case(br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"kind":"x"}]}]}]}"#, "not OTLP")]

@@ -42,12 +42,14 @@ const COLLECTORS: &str = r#"{"resourceSpans":[
   {"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"node"}},{"key":"service.name","value":{"stringValue":"renamed"}},
      {"key":"nemo.gym.server.name","value":{"stringValue":"greeter"}}]},"scopeSpans":[{"spans":[
     {"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"00000000000000a2","parentSpanId":"00000000000000a1","name":"gym.server.startup","startTimeUnixNano":"1800000000100000000","endTimeUnixNano":"1800000001900000000",
-     "attributes":[{"key":"process.pid","value":{"intValue":"4711"}}]}]}]}],"future":1}"#;
+     "kind":"SPAN_KIND_INTERNAL","status":{"code":"STATUS_CODE_ERROR"},
+     "attributes":[{"key":"reward","value":{"doubleValue":"NaN"}},{"key":"process.pid","value":{"intValue":"4711"}}]}]}]}],"future":1}"#;
 
 #[test]
 fn a_collectors_file_is_read_whatever_else_is_in_it() {
     let mut file =
         b"{\"resourceMetrics\":[{\"scopeMetrics\":[]}]}\n{\"resourceLogs\":[{}]}\n\n".to_vec();
+    file.extend(b"{\"resourceProfiles\":[{}]}\n");
     file.extend(COLLECTORS.replace('\n', " ").bytes());
     let ended = show(&[("traces.jsonl", &file)]).arg("--json").run().exits(0).says_nothing();
     let document = document(&ended);
@@ -59,6 +61,7 @@ fn a_collectors_file_is_read_whatever_else_is_in_it() {
     assert_eq!(text(1, "server"), "\"greeter\"");
     assert_eq!(text(1, "node"), "\"node\"");
     assert_eq!(text(1, "pid"), "4711");
+    assert_eq!(text(1, "error"), "\"\"");
 }
 
 /// A file of the Collector's own file exporter: what is empty is left out, but not everywhere.
