@@ -153,6 +153,33 @@ raise SystemError('the reason')";
 }
 
 #[test]
+fn the_last_line_is_told_however_slowly_all_is_read() {
+    // Writes until nothing more is taken, makes room in its own pipe for the last line, and ends:
+    // long before the keeper loses its patience.
+    let flood = "
+import fcntl, os, time
+os.set_blocking(1, False)
+full = time.monotonic()
+while time.monotonic() < full + 0.2:
+    try:
+        os.write(1, b'x' * 99 + b'\\n')
+        full = time.monotonic()
+    except BlockingIOError:
+        time.sleep(0.01)
+fcntl.fcntl(1, 1031, 1 << 20)
+os.write(1, b'THE REASON\\n')
+os._exit(3)";
+    let (_reader, writer) = std::io::pipe().unwrap();
+    startup()
+        .with(|run| run.fd(1, writer))
+        .one("tcp://127.0.0.1:9", &["python3", "-S", "-c", flood])
+        .run()
+        .exits(3)
+        .outcome("failed")
+        .says(&["\n  | THE REASON\n"]);
+}
+
+#[test]
 fn floods_at_the_same_time_cost_nothing_while_somebody_reads() {
     let (reader, writer) = std::io::pipe().unwrap();
     let reading = slowly(reader);

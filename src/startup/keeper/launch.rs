@@ -1,11 +1,11 @@
 //! The launch of one server: its process, with nothing of ours in it, and its output.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use gym_stamp::contract;
 use nix::errno::Errno;
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use tokio::net::unix::pipe::Receiver;
 
 use super::link::Orders;
-use super::output::{Output, Tail, last_lines};
+use super::output::{Output, Tail, last_lines, unread};
 use crate::events::Stream;
 use crate::fleet::Server;
 use crate::logs;
@@ -32,22 +32,37 @@ pub struct Launched {
 }
 
 enum Writes {
-    ToUs { tail: Rc<RefCell<Tail>>, open: Rc<Cell<usize>> },
-    ToFile { path: PathBuf, from: u64 },
+    /// The pipes are gone when they have ended.
+    ToUs {
+        tail: Rc<RefCell<Tail>>,
+        pipes: Vec<(Stream, Weak<Receiver>)>,
+    },
+    ToFile {
+        path: PathBuf,
+        from: u64,
+    },
 }
 
 impl Launched {
     /// Whether nothing more can come of its output.
     pub fn is_silent(&self) -> bool {
         match &self.writes {
-            Writes::ToUs { open, .. } => open.get() == 0,
+            Writes::ToUs { pipes, .. } => pipes.iter().all(|(_, it)| it.strong_count() == 0),
             Writes::ToFile { .. } => true,
         }
     }
 
     pub fn last_lines(&self) -> Vec<String> {
         match &self.writes {
-            Writes::ToUs { tail, .. } => tail.borrow().lines(),
+            Writes::ToUs { tail, pipes } => {
+                let mut tail = tail.borrow().clone();
+                for (stream, pipe) in pipes {
+                    // What waits for a slow reader is still in there.
+                    let rest = pipe.upgrade().and_then(|pipe| unread(&pipe).ok());
+                    tail.take(*stream, &rest.unwrap_or_default());
+                }
+                tail.lines()
+            }
             Writes::ToFile { path, from } => last_lines(path, *from),
         }
     }
@@ -82,16 +97,14 @@ pub fn launch(
     command.stdout(out_end).stderr(err_end);
     let pid = spawn(&mut command, orders, plan)?;
     let tail = Rc::new(RefCell::new(Tail::default()));
-    let open = Rc::new(Cell::new(0));
+    let mut pipes = Vec::new();
     for (stream, pipe) in [(Stream::Out, out), (Stream::Err, err)] {
         // One that cannot be read is one that nobody reads.
         if let Ok(pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) {
-            open.set(open.get() + 1);
-            let (tail, open) = (Rc::clone(&tail), Rc::clone(&open));
-            output.forward(number, stream, pipe, tail, open);
+            pipes.push((stream, output.forward(number, stream, pipe, Rc::clone(&tail))));
         }
     }
-    Ok(Launched { pid, writes: Writes::ToUs { tail, open } })
+    Ok(Launched { pid, writes: Writes::ToUs { tail, pipes } })
 }
 
 fn command(orders: &Orders, plan: &Server, number: usize, at_ns: u64) -> Command {
