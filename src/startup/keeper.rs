@@ -364,9 +364,9 @@ impl Keeper {
                     self.servers.push(server);
                     self.tell(&Event::Spawned { server: number, at_ns, pid: pid.as_raw() });
                 }
-                Err((error, status)) => {
+                Err(error) => {
                     self.servers.push(server);
-                    self.tell(&Event::NotSpawned { server: number, at_ns, error, status });
+                    self.tell(&Event::NotSpawned { server: number, at_ns, error });
                 }
             }
             if self.servers.len() == self.orders.plan.servers.len() {
