@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::ending::Ending;
-use crate::events::Event;
+use crate::events::{Event, Exit};
 use crate::fleet::Ready;
 use crate::probe::Answer;
 use crate::rhythm::Rhythm;
@@ -350,6 +350,7 @@ impl Keeper {
                 launched: None,
                 state: State::Gone,
                 left_behind: Vec::new(),
+                left_exit: Exit::Status(0),
                 deadline,
                 sight: Sight::default(),
                 probe: Probing::new(),

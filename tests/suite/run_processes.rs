@@ -152,7 +152,24 @@ fn a_server_that_daemonises_is_the_server() {
         .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
         .run()
         .exits(1)
-        .outcome("ready");
+        .outcome("ready")
+        .says(&["one exited with status 4 after all were ready"]);
+}
+
+#[test]
+fn a_daemon_that_ends_is_told_of_with_its_own_status() {
+    // In the end it is what the one that was left behind has left behind.
+    let fails = "sleep 0.5; setsid bash -c 'sleep 1; exit 3' &";
+    for daemon in ["sleep 1; exit 3", fails] {
+        let command = format!("(setsid bash -c \"{daemon}\" >/dev/null 2>&1 &)");
+        startup()
+            .server("other", "exec sleep 1000", "tcp://127.0.0.1:8", "")
+            .server("one", &command, "tcp://127.0.0.1:9", "")
+            .run()
+            .exits(1)
+            .outcome("failed")
+            .says(&["one exited with status 3 before it was ready"]);
+    }
 }
 
 /// A launch that leaves a server which has kept nothing of it but what the test needs; until `forgets`
