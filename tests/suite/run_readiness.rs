@@ -153,6 +153,31 @@ fn what_ran_in_setup_is_told_by_its_name_and_never_by_its_arguments() {
     assert!(!String::from_utf8_lossy(&over.ended.stderr).contains("secret"), "{}", over.ended);
 }
 
+/// Neither how many processes there are, nor that they are others', keeps a step from being seen.
+#[test]
+fn short_steps_are_seen_on_a_crowded_machine() {
+    const STEPS: usize = 10;
+    let crowd = "import os, signal\n\
+                 for _ in range(1000):\n \
+                 if os.fork() == 0:\n  \
+                 signal.pause()\n\
+                 open('there', 'w')\nsignal.pause()\n";
+    let crowd = crate::support::command(crate::support::toolbox::program("python3", "python3"))
+        .args(["-S", "-c", crowd])
+        .spawn();
+    let there = crowd.folder().join("there");
+    crowd.wait_until(|| there.exists());
+    let port = free_port();
+    let command = format!(
+        "for i in $(seq {STEPS}); do sleep 0.3; done; exec ./gym-stamp {}",
+        serve(port, "").replace("exec ", "")
+    );
+    let trace =
+        until_ready(startup().server("one", &command, &format!("http://127.0.0.1:{port}/"), ""));
+    let seen = trace.named("sleep").len();
+    assert!((STEPS * 7 / 10..=STEPS).contains(&seen), "{seen} of {STEPS}");
+}
+
 #[test]
 fn waiting_for_a_lock_is_told_from_work() {
     let port = free_port();
