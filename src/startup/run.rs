@@ -134,7 +134,10 @@ impl Front {
         let traced = ways.are_any();
         let orders = Orders {
             traceparents: if traced { record.traceparents() } else { Vec::new() },
-            env: traced.then(|| ways.server_env()).into_iter().collect(),
+            env: (traced || ways.is_telemetry_on())
+                .then(|| ways.server_env())
+                .into_iter()
+                .collect(),
             inherited: inherited.clone(),
             plan,
         };

@@ -325,6 +325,34 @@ fn the_stamps_of_an_outer_launch_are_not_a_servers() {
     assert!(!text.contains("TRACEPARENT"), "nobody would see that trace\n{text}");
 }
 
+#[rstest]
+#[case::without_traces("NEMO_GYM_OTEL_TRACES_ENABLED", "0")]
+#[case::of_other_spans("NEMO_GYM_OTEL_SPAN_GROUPS", "per_rollout")]
+#[case::on_the_console("NEMO_GYM_OTEL_EXPORTER", "console")]
+fn servers_with_telemetry_have_one_run_id_whoever_sees_our_trace(
+    #[case] name: &str,
+    #[case] value: &str,
+) {
+    let command = "echo id=$NEMO_GYM_OTEL_RUN_ID,$NEMO_GYM_STARTUP_TRACEPARENT; exec sleep 1000";
+    let over = startup()
+        .var("NEMO_GYM_OTEL_ENABLED", "1")
+        .var(name, value)
+        .out("")
+        .args(["--quiet", "--timeout", "2s"])
+        .server("one", command, "tcp://127.0.0.1:9", "")
+        .server("two", command, "tcp://127.0.0.1:8", "")
+        .run()
+        .exits(124);
+    let text = over.ended.stdout_text();
+    let id = |server: &str| {
+        let prefix = format!("({server}) id=");
+        let line = text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap();
+        line.strip_suffix(',').unwrap_or_else(|| panic!("a traceparent: {text}")).to_owned()
+    };
+    assert!(!id("one").is_empty(), "{text}");
+    assert_eq!(id("one"), id("two"));
+}
+
 #[test]
 fn as_process_1_it_does_what_an_init_does() {
     let unshare = program("unshare", "util-linux");
