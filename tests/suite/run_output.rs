@@ -336,6 +336,30 @@ fn no_collector_changes_anything(
 }
 
 #[rstest]
+fn no_collector_changes_another_outcome(
+    #[values("refuses", "hangs")] what: &str,
+    #[values("interrupted", "timeout", "then")] outcome: &str,
+) {
+    let to = if what == "refuses" { closed() } else { silent() };
+    let run = startup()
+        .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{to}"))
+        .var("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "1000");
+    let over = match outcome {
+        "interrupted" => {
+            let started = run.serves("one", "after=1000").spawn().until(1, "serve.py");
+            started.signal(Signal::SIGTERM).wait().exits(143).outcome("interrupted")
+        }
+        "timeout" => {
+            let run = run.serves("one", "after=1000").args(["--timeout", "2s"]);
+            run.run().exits(124).outcome("timeout")
+        }
+        _ => run.serves("one", "").args(["--then", "exit 7"]).run().exits(7).outcome("ready"),
+    };
+    over.says(&["not accepted"]).within(30);
+}
+
+#[rstest]
 fn an_exporter_that_crashes_or_hangs_changes_nothing(
     #[values(Signal::SIGABRT, Signal::SIGSTOP)] signal: Signal,
 ) {

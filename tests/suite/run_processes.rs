@@ -367,6 +367,24 @@ fn as_process_1_it_does_what_an_init_does() {
 }
 
 #[test]
+fn as_process_1_it_is_ended_by_a_signal() {
+    let unshare = program("unshare", "util-linux");
+    let started = with_strays()
+        .with(|run| run.under([unshare.to_str().unwrap(), "-pf", "--mount-proc", "--kill-child"]))
+        .spawn()
+        .recorded();
+    let is_1 = |pid: &i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1"))
+    };
+    let [front] = started.processes().into_iter().filter(is_1).collect::<Vec<_>>()[..] else {
+        panic!("no process 1")
+    };
+    kill(Pid::from_raw(front), Signal::SIGTERM).unwrap();
+    started.wait().exits(143).outcome("ready").says(&["ended by SIGTERM"]);
+}
+
+#[test]
 fn under_another_one() {
     let port = free_port();
     let inner = format!(

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A small server. `after=S`: listens only then. `for=S`: answers 503 for as long. `status=N`:
 /// answers so. `stubborn=1`: only SIGKILL ends it. `ends=S`: ends with status 4 then. `says=TEXT`.
-/// `host=A`: listens at that address.
+/// `host=A`: listens at that address. `notes=FILE`: writes down when it listens, in ns.
 pub const SERVE: &str = r#"
 import os, signal, socket, sys, threading, time
 options = dict(argument.split("=", 1) for argument in sys.argv[1:])
@@ -42,6 +42,9 @@ if "unix" in options:
     listener.listen()
 else:
     listener = socket.create_server((options.get("host", "127.0.0.1"), int(options["port"])))
+if "notes" in options:
+    with open(options["notes"], "w") as notes:
+        notes.write(str(time.time_ns()))
 until = time.monotonic() + seconds("for")
 if "ends" in options:
     threading.Timer(seconds("ends"), os._exit, [4]).start()
