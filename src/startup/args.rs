@@ -48,8 +48,11 @@ Paths begin at the file's folder. With expect, unix:/PATH has to answer GET /.
 
 Exit status:
   0        all were ready, and --exit-when-ready ended them
-  1        a server ended, or could not be started; where the command line describes the only
-           server, its own status, if it ended before it was ready and not with 0
+  1        a server ended, could not be started, or something else answers in its place; where
+           the command line describes the only server, its own status, if it ended before it was
+           ready and not with 0
+  126, 127 the only server that the command line describes could not be executed, or was not
+           found
   2        the command line or the fleet file is wrong, and nothing was started
   124      not ready in time
   128+N    ended by signal N

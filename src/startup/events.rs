@@ -12,8 +12,8 @@ pub enum Event {
     PortTaken { server: usize, holder: Option<String> },
     /// The server's launch process is there, and `venv_setup` begins.
     Spawned { server: usize, at_ns: u64, pid: i32 },
-    /// There will be no process. `status` is what a shell would exit with.
-    NotSpawned { server: usize, at_ns: u64, error: String, status: u8 },
+    /// There will be no process.
+    NotSpawned { server: usize, at_ns: u64, error: NotRun },
     /// Every server was spawned, or failed to be.
     AllSpawned { at_ns: u64 },
     /// A program has been running inside `venv_setup` for long enough to be told of, and still is.
@@ -48,6 +48,29 @@ pub enum Event {
     Ended { at_ns: u64, left: usize },
     /// Telling was given up for a while, since nobody listened.
     Missed { events: usize },
+}
+
+/// The kind of error where there is no such program.
+pub const NO_COMMAND: &str = "command not found";
+
+/// Why a program could not be run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotRun {
+    /// What it is about: words of a command line, which may hold secrets and are never exported.
+    pub what: String,
+    /// The kind of error.
+    pub why: String,
+    /// What a shell would exit with.
+    pub status: u8,
+}
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.what.as_str() {
+            "" => f.write_str(&self.why),
+            what => write!(f, "{what}: {}", self.why),
+        }
+    }
 }
 
 /// Why a server's setup has no known end.
@@ -145,10 +168,16 @@ pub enum Trouble {
     PortTaken { server: usize, holder: Option<String> },
     /// Somebody else answered where `server` was to, once it was started.
     PortTakenLater { server: usize, holder: String },
-    /// The server's program could not be run. `status` is what a shell would exit with.
-    NotSpawned { server: usize, error: String, status: u8 },
-    /// It ended before it was ready, and left `stray` if anything.
-    ExitedEarly { server: usize, exit: Exit, stray: Option<String>, last_lines: Vec<String> },
+    /// The server's program could not be run.
+    NotSpawned { server: usize, error: NotRun },
+    /// It ended before all were ready, `ready` itself or not, and left `stray` if anything.
+    ExitedEarly {
+        server: usize,
+        ready: bool,
+        exit: Exit,
+        stray: Option<String>,
+        last_lines: Vec<String>,
+    },
     /// It was not ready in time. The others that were not either are in `also`.
     TimedOut {
         server: usize,

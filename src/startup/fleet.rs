@@ -34,6 +34,10 @@ pub fn plan(args: &args::Run) -> Result<Plan, Vec<Problem>> {
     let timeout = args.timeout.as_deref();
     let limit = option("--timeout", timeout.map(time::from_text).transpose());
     let grace = option("--grace", time::from_text(&args.grace).map(Some)).unwrap_or_default();
+    if args.out.as_deref() == Some(Path::new("-")) {
+        let why = "- would be a file of that name, not standard output: ./- is, or /dev/stdout";
+        problems.push(Problem::of_option("--out", why.to_owned()));
+    }
     let found = match &args.fleet {
         Some(path) => file::read(path),
         None => one_server(args).map(|server| vec![server]),

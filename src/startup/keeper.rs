@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::ending::Ending;
-use crate::events::Event;
+use crate::events::{Event, Exit};
 use crate::fleet::Ready;
 use crate::probe::Answer;
 use crate::rhythm::Rhythm;
@@ -350,6 +350,7 @@ impl Keeper {
                 launched: None,
                 state: State::Gone,
                 left_behind: Vec::new(),
+                left_exit: Exit::Status(0),
                 deadline,
                 sight: Sight::default(),
                 probe: Probing::new(),
@@ -364,9 +365,9 @@ impl Keeper {
                     self.servers.push(server);
                     self.tell(&Event::Spawned { server: number, at_ns, pid: pid.as_raw() });
                 }
-                Err((error, status)) => {
+                Err(error) => {
                     self.servers.push(server);
-                    self.tell(&Event::NotSpawned { server: number, at_ns, error, status });
+                    self.tell(&Event::NotSpawned { server: number, at_ns, error });
                 }
             }
             if self.servers.len() == self.orders.plan.servers.len() {

@@ -31,7 +31,7 @@ pub struct Process {
 /// Who a process is, however long it runs: its pid, and when it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    pid: i32,
+    pub pid: i32,
     pub start_ticks: u64,
 }
 
@@ -58,6 +58,29 @@ impl Processes {
         for process in pids().filter_map(process) {
             processes.children.entry(process.parent).or_default().push(process.pid);
             processes.by_pid.insert(process.pid, process);
+        }
+        processes
+    }
+
+    /// Those below this process, itself not among them, where the kernel has lists of children; all
+    /// where it has none. What it costs is theirs alone, not the machine's.
+    ///
+    /// While a process ends, one of its siblings may be missed.
+    pub fn below_own() -> Self {
+        let own = own_pid();
+        if !is_of_our_namespace() || File::open(format!("/proc/{own}/task/{own}/children")).is_err()
+        {
+            return Self::now();
+        }
+        let mut processes = Self::default();
+        let mut to_visit = vec![own];
+        while let Some(parent) = to_visit.pop() {
+            for process in children(parent).into_iter().filter_map(process) {
+                if processes.by_pid.insert(process.pid, process).is_none() {
+                    processes.children.entry(parent).or_default().push(process.pid);
+                    to_visit.push(process.pid);
+                }
+            }
         }
         processes
     }
@@ -97,6 +120,15 @@ impl Processes {
 pub fn pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// What the threads of `parent` started, or were left with.
+fn children(parent: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split(' ').filter_map(|it| it.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Whether `/proc` shows processes by the pids that we know them by.
@@ -260,4 +292,37 @@ pub fn cpu_time() -> std::time::Duration {
 /// This process.
 pub fn own_pid() -> i32 {
     Pid::this().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_quick_look_finds_what_is_below_us_and_no_others() -> io::Result<()> {
+        let line = "sleep 1000 & echo $!; wait";
+        let mut command = Command::new("bash");
+        let mut shell = command.args(["-c", line]).stdout(Stdio::piped()).spawn()?;
+        let mut sleep = String::new();
+        let out = shell.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        BufReader::new(out).read_line(&mut sleep)?;
+        let pids = [shell.id().cast_signed(), sleep.trim().parse().unwrap_or_default()];
+        let (quick, whole) = (Processes::below_own(), Processes::now());
+        let below: HashSet<i32> = quick.below(own_pid()).iter().map(|it| it.pid).collect();
+        for pid in pids {
+            assert!(below.contains(&pid), "{pids:?} {below:?}");
+            assert_eq!(
+                quick.get(pid).map(Process::identity),
+                whole.get(pid).map(Process::identity)
+            );
+            nix::sys::signal::kill(Pid::from_raw(pid), nix::sys::signal::SIGKILL)?;
+        }
+        assert_eq!(quick.get(own_pid()), None);
+        assert_eq!(quick.get(1), None);
+        shell.wait()?;
+        Ok(())
+    }
 }

@@ -292,6 +292,11 @@ impl Ways {
         self.out.is_some() || self.exports()
     }
 
+    /// Whether servers may have something to report, whoever sees this trace.
+    pub fn is_telemetry_on(&self) -> bool {
+        self.settings.enabled
+    }
+
     /// What every server is told, so that all have one run id.
     pub fn server_env(&self) -> (String, String) {
         let (name, value) = self.settings.server_env();

@@ -134,7 +134,10 @@ impl Front {
         let traced = ways.are_any();
         let orders = Orders {
             traceparents: if traced { record.traceparents() } else { Vec::new() },
-            env: traced.then(|| ways.server_env()).into_iter().collect(),
+            env: (traced || ways.is_telemetry_on())
+                .then(|| ways.server_env())
+                .into_iter()
+                .collect(),
             inherited: inherited.clone(),
             plan,
         };
@@ -216,9 +219,9 @@ impl Front {
             Event::PortTakenLater { server, holder, .. } => {
                 self.decide(FAILED, Failure::Failed, Trouble::PortTakenLater { server, holder });
             }
-            Event::NotSpawned { server, error, status, .. } => {
-                let ours = if self.plan.one_server { status } else { FAILED };
-                self.decide(ours, Failure::Failed, Trouble::NotSpawned { server, error, status });
+            Event::NotSpawned { server, error, .. } => {
+                let status = if self.plan.one_server { error.status } else { FAILED };
+                self.decide(status, Failure::Failed, Trouble::NotSpawned { server, error });
             }
             Event::Ready { server, .. } => {
                 self.ready.get_mut(server).into_iter().for_each(|ready| *ready = true);
@@ -241,7 +244,8 @@ impl Front {
                 // One that ended well was not ready all the same.
                 let own = exit.status().max(FAILED);
                 let status = if self.plan.one_server { own } else { FAILED };
-                let trouble = Trouble::ExitedEarly { server, exit, stray, last_lines };
+                let ready = self.ready.get(server).copied().unwrap_or_default();
+                let trouble = Trouble::ExitedEarly { server, ready, exit, stray, last_lines };
                 self.decide(status, Failure::Failed, trouble);
             }
             Event::Ended { .. } => {

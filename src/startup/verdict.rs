@@ -6,7 +6,7 @@ use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 use nix::sys::signal::Signal;
 
-use crate::events::{Exit, Trouble, Unready};
+use crate::events::{Exit, NO_COMMAND, Trouble, Unready};
 use crate::fleet::{Ready, Server};
 use crate::words::{harmless, wrapped};
 
@@ -20,16 +20,18 @@ const LOUD: Style = AnsiColor::Red.on_default().bold();
 
 /// A paragraph of lines, each with its newline, for a reader who has nothing else before them.
 ///
-/// `logs` is where the servers' output went, if it did not come past here.
+/// `one_server` if a command line describes it; `logs` is where the servers' output went, if it did
+/// not come past here.
 pub fn paragraph(
     trouble: &Trouble,
     servers: &[Server],
+    one_server: bool,
     logs: Option<&str>,
     width: usize,
     unicode: bool,
     colour: bool,
 ) -> String {
-    let verdict = Verdict::of(trouble, servers, logs);
+    let verdict = Verdict::of(trouble, servers, one_server, logs);
     let style = if colour { LOUD } else { Style::new() };
     let mut text = String::new();
     for line in wrapped(&format!("gym-startup: {}", verdict.what), width, unicode).lines() {
@@ -56,9 +58,11 @@ pub fn in_short(trouble: &Trouble, servers: &[Server]) -> String {
         Trouble::PortTakenLater { server, .. } => {
             format!("{}: something else answers where it was to", name(*server))
         }
-        Trouble::NotSpawned { server, error, .. } => format!("{}: {error}", name(*server)),
-        Trouble::ExitedEarly { server, exit, .. } => {
-            format!("{} {exit} before it was ready", name(*server))
+        Trouble::NotSpawned { server, error } => {
+            format!("{} could not be started: {}", name(*server), error.why)
+        }
+        Trouble::ExitedEarly { server, ready, exit, .. } => {
+            format!("{} {exit} before {} ready", name(*server), who_was(*ready))
         }
         Trouble::ExitedLater { server, exit, .. } => format!("{} {exit}", name(*server)),
         Trouble::TimedOut { server, .. } => format!("{} was not ready in time", name(*server)),
@@ -79,7 +83,7 @@ struct Verdict<'t> {
 }
 
 impl<'t> Verdict<'t> {
-    fn of(trouble: &'t Trouble, servers: &[Server], logs: Option<&str>) -> Self {
+    fn of(trouble: &'t Trouble, servers: &[Server], one_server: bool, logs: Option<&str>) -> Self {
         let name = |server: usize| servers.get(server).map_or("", |server| &server.name);
         let ready = |server: usize| servers.get(server).map(|server| &server.ready);
         let url = |server| ready(server).map(ToString::to_string).unwrap_or_default();
@@ -110,16 +114,19 @@ impl<'t> Verdict<'t> {
                 let what = format!("what answers at {} is not {name} but {holder}.", url(*server));
                 bare(what, format!("End it, or have {name} and its `ready` use another place."))
             }
-            Trouble::NotSpawned { server, error, status } => {
+            Trouble::NotSpawned { server, error } => {
                 let what = format!("{} could not be started: {error}.", name(*server));
-                let program = servers.get(*server).and_then(|server| server.command.first());
-                let is_line = program.is_some_and(|it| it.to_string_lossy().contains(' '));
-                let advice = match (status, is_line) {
-                    (127, true) => {
+                let is_line = error.what.contains(' ');
+                let advice = match error.why.as_str() {
+                    NO_COMMAND if is_line && one_server => {
+                        "Behind -- stand a program and its arguments; for a line that bash takes, \
+                         write bash -c 'LINE' there."
+                    }
+                    NO_COMMAND if is_line => {
                         "A list is a program and its arguments; for a line that bash takes, write \
                          a string."
                     }
-                    (127, false) => {
+                    NO_COMMAND => {
                         "A program is found in PATH, or by its path from the folder that the \
                          server starts in."
                     }
@@ -127,9 +134,9 @@ impl<'t> Verdict<'t> {
                 };
                 bare(what, advice.to_owned())
             }
-            Trouble::ExitedEarly { server, exit, stray, last_lines } => {
+            Trouble::ExitedEarly { server, ready, exit, stray, last_lines } => {
                 let name = name(*server);
-                let what = format!("{name} {exit} before it was ready");
+                let what = format!("{name} {exit} before {} ready", who_was(*ready));
                 match stray {
                     Some(stray) => {
                         let what = format!("{what}, while {stray} goes on in the background");
@@ -189,6 +196,11 @@ impl<'t> Verdict<'t> {
             }
         }
     }
+}
+
+/// Of one that ended, whom all waited for.
+fn who_was(ready: bool) -> &'static str {
+    if ready { "all were" } else { "it was" }
 }
 
 fn also_not_ready<'n>(also: &[usize], name: impl Fn(usize) -> &'n str) -> String {
@@ -258,13 +270,14 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
+    use crate::events::NotRun;
 
     fn said(trouble: &Trouble) -> String {
         said_with(trouble, None)
     }
 
     fn said_with(trouble: &Trouble, logs: Option<&str>) -> String {
-        paragraph(trouble, &servers(), logs, 80, true, false)
+        paragraph(trouble, &servers(), false, logs, 80, true, false)
     }
 
     fn servers() -> Vec<Server> {
@@ -287,6 +300,11 @@ mod tests {
         servers.iter().map(|name| server(name, Some(200))).collect()
     }
 
+    fn not_spawned(what: &str, why: &str) -> Trouble {
+        let error = NotRun { what: what.to_owned(), why: why.to_owned(), status: 127 };
+        Trouble::NotSpawned { server: 2, error }
+    }
+
     fn lines(lines: &[&str]) -> Vec<String> {
         lines.iter().map(|line| (*line).to_owned()).collect()
     }
@@ -298,8 +316,13 @@ mod tests {
             "\x1b[31mModuleNotFoundError: No module named 'fastapi'\x1b[0m\r\n",
         ]);
         let exit = Exit::Status(1);
-        let early =
-            Trouble::ExitedEarly { server: 0, exit, stray: None, last_lines: last_lines.clone() };
+        let early = Trouble::ExitedEarly {
+            server: 0,
+            ready: false,
+            exit,
+            stray: None,
+            last_lines: last_lines.clone(),
+        };
         assert_snapshot!(said(&early), @r"
         gym-startup: reward exited with status 1 before it was ready. Its last lines:
           | Traceback (most recent call last):
@@ -322,7 +345,7 @@ mod tests {
         ");
         let exit = Exit::Status(127);
         let last_lines = lines(&["bash: line 1: uvicorn: command not found"]);
-        assert_snapshot!(said(&Trouble::ExitedEarly { server: 0, exit, stray: None, last_lines }), @r"
+        assert_snapshot!(said(&Trouble::ExitedEarly { server: 0, ready: false, exit, stray: None, last_lines }), @r"
         gym-startup: reward exited with status 127 before it was ready. It wrote:
           | bash: line 1: uvicorn: command not found
         127 is a shell's status for a command that is not there: is its environment
@@ -330,6 +353,7 @@ mod tests {
         ");
         let ended_well = |stray: Option<&str>| Trouble::ExitedEarly {
             server: 0,
+            ready: false,
             exit: Exit::Status(0),
             stray: stray.map(str::to_owned),
             last_lines: Vec::new(),
@@ -406,30 +430,28 @@ mod tests {
         (process 4711).
         End it, or have judge and its `ready` use another place.
         ");
-        let not_spawned = |error: &str, status| Trouble::NotSpawned {
-            server: 2,
-            error: error.to_owned(),
-            status,
-        };
-        assert_snapshot!(said(&not_spawned("uvicorn: command not found", 127)), @r"
+        assert_snapshot!(said(&not_spawned("uvicorn", NO_COMMAND)), @r"
         gym-startup: seed could not be started: uvicorn: command not found.
         A program is found in PATH, or by its path from the folder that the server
         starts in.
         ");
-        assert_snapshot!(said(&not_spawned("./serve: Permission denied", 126)), @"gym-startup: seed could not be started: ./serve: Permission denied.");
+        assert_snapshot!(said(&not_spawned("./serve", "Permission denied")), @"gym-startup: seed could not be started: ./serve: Permission denied.");
     }
 
     #[test]
     fn a_line_that_was_a_list_is_recognised() {
-        let error = "cd x && y: command not found".to_owned();
-        let mut servers = servers();
-        servers[0].command = vec!["cd x && y".into()];
-        let trouble = Trouble::NotSpawned { server: 0, error, status: 127 };
-        assert_snapshot!(paragraph(&trouble, &servers, None, 80, true, false), @r"
-        gym-startup: reward could not be started: cd x && y: command not found.
+        let trouble = not_spawned("cd x && y", NO_COMMAND);
+        assert_snapshot!(said(&trouble), @r"
+        gym-startup: seed could not be started: cd x && y: command not found.
         A list is a program and its arguments; for a line that bash takes, write a
         string.
         ");
+        assert_snapshot!(paragraph(&trouble, &servers(), true, None, 80, true, false), @r"
+        gym-startup: seed could not be started: cd x && y: command not found.
+        Behind -- stand a program and its arguments; for a line that bash takes, write
+        bash -c 'LINE' there.
+        ");
+        assert_eq!(in_short(&trouble, &servers()), "seed could not be started: command not found");
     }
 
     #[test]

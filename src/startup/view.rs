@@ -93,6 +93,7 @@ struct Surroundings {
 struct View {
     servers: Vec<Server>,
     known: Known,
+    one_server: bool,
     quiet: bool,
     stays: bool,
     log_dir: Option<String>,
@@ -122,6 +123,7 @@ impl View {
         Self {
             known,
             servers: plan.servers.clone(),
+            one_server: plan.one_server,
             quiet: plan.quiet,
             stays: plan.when_ready == WhenReady::Stay,
             log_dir: plan.log_dir.as_deref().map(|dir| dir.display().to_string()),
@@ -311,7 +313,9 @@ impl Watcher for View {
         let log_dir = self.log_dir.as_deref();
         let unicode = self.surroundings.unicode;
         let colour = self.err.colour && !is_meant;
-        let text = verdict::paragraph(trouble, &self.servers, log_dir, width, unicode, colour);
+        let (servers, one_server) = (&self.servers, self.one_server);
+        let text =
+            verdict::paragraph(trouble, servers, one_server, log_dir, width, unicode, colour);
         self.write(&text);
     }
 

@@ -43,19 +43,35 @@ fn launch_sh_leads_from_nothing_to_a_server_with_its_stamp() {
     assert_eq!(server.stamp(SPAWN), spawned_ns);
 }
 
-/// The fleet as it is, but for its ports.
+/// The main job's command, with the fleet as it is but for its ports, and with what is built already.
 #[test]
 #[cfg(feature = "cli")]
-fn the_fleet_leads_from_nothing_to_two_servers_in_one_trace() {
-    let example = Example::launched_by(env!("CARGO_BIN_EXE_gym-startup"));
+fn launch_fleet_leads_from_nothing_to_two_servers_in_one_trace() {
+    let script = examples().join("launch-fleet");
+    let example = Example::launched_by("shell/examples/launch-fleet");
     let folder = example.run.folder().to_owned();
     let (one, other) = (example.port, free_port_from(example.port + 1));
     let fleet = fs::read_to_string(examples().join("fleet.toml")).unwrap();
     let fleet = fleet.replace("8001", &one.to_string()).replace("8002", &other.to_string());
-    fs::write(folder.join("fleet.toml"), fleet).unwrap();
-    let run = example.run.entry(OUTER).var("LANG", "C.UTF-8");
-    let args = ["run", "--exit-when-ready", "--out", "out.jsonl", "fleet.toml"];
-    let ended = run.args(args).run().exits(0);
+    let run = example
+        .run
+        .file("shell/examples/fleet.toml", 0o644, fleet)
+        .file("shell/examples/launch-fleet", 0o755, fs::read(script).unwrap())
+        .file("bin/cargo", 0o755, "#!/bin/sh\necho \"$@\" >>cargo.notes\n");
+    for name in ["app.py", "requirements.txt", "launch.sh"] {
+        fs::rename(folder.join(name), folder.join("shell/examples").join(name)).unwrap();
+    }
+    fs::create_dir_all(folder.join("build/debug")).unwrap();
+    for (name, target) in [
+        ("gym-startup", Path::new(env!("CARGO_BIN_EXE_gym-startup"))),
+        ("gym-stamp", &folder.join("bin/gym-stamp")),
+    ] {
+        symlink(target, folder.join("build/debug").join(name)).unwrap();
+    }
+    let run = run.entry(OUTER).var("LANG", "C.UTF-8").var("CARGO_TARGET_DIR", "build");
+    let ended = run.args(["--out", "out.jsonl"]).run().exits(0);
+    let built = fs::read_to_string(folder.join("cargo.notes")).unwrap();
+    assert_eq!(built, "build --quiet --locked --bins\n");
 
     let trace = Trace::read(&folder.join("out.jsonl"));
     let root = trace.only("gym.startup");
@@ -239,8 +255,8 @@ fn setup_time_ended_by_a_signal_leaves_nothing() {
     }
 }
 
-/// The main job's command, for a pip that finds its `packages` in a folder, and the place for
-/// temporary files that it is given.
+/// `setup-time`, for a pip that finds its `packages` in a folder, and the place for temporary files
+/// that it is given.
 fn setup_time(packages: &Path) -> (Run, Sweep) {
     let run = command(examples().join("setup-time"));
     let folder = run.folder().join("tmp");

@@ -2,6 +2,7 @@
 //! starts nothing.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use rstest::rstest;
 
@@ -36,6 +37,21 @@ fn a_wrong_fleet_starts_nothing_and_tells_all_that_is_wrong() {
     }
     assert!(!ended.folder().join("started").exists(), "{ended}");
     assert_eq!(ended.stdout_text(), "");
+}
+
+#[test]
+fn a_folder_that_may_not_be_entered_starts_nothing() {
+    let fleet = format!("{GOOD}cwd = \"closed\"\n");
+    let run = gym_startup().file("fleet.toml", 0o644, fleet).arg("fleet.toml");
+    let closed = run.folder().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o644)).unwrap();
+    let ended = run.user(65534).run().exits(2).prints("");
+    let line = format!(
+        "gym-startup: fleet.toml:6: cwd: {}: Permission denied, from the fleet file's folder\n",
+        closed.display()
+    );
+    ended.says(line);
 }
 
 #[rstest]

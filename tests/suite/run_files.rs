@@ -86,6 +86,13 @@ fn a_record_that_could_not_be_written_is_refused(#[case] out: &str, #[case] why:
 }
 
 #[test]
+fn a_record_is_not_what_a_dash_stands_for_elsewhere() {
+    let words = "- would be a file of that name, not standard output: ./- is, or /dev/stdout";
+    refused(starts().out("-").run(), &format!("--out: {words}"));
+    assert!(starts().out("./-").run().exits(0).ended.folder().join("-").exists());
+}
+
+#[test]
 fn a_record_may_be_a_link_to_what_is_not_there_yet() {
     let starts = starts().out("link");
     symlink("out.jsonl", starts.folder().join("link")).unwrap();

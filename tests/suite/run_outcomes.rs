@@ -70,6 +70,53 @@ fn a_program_that_is_not_there() {
 }
 
 #[test]
+fn a_command_that_cannot_be_run_is_told_and_never_recorded() {
+    let ready = format!("tcp://127.0.0.1:{}", free_port());
+    let line = "TOKEN=s3cret ./serve --key abc";
+    let over = startup()
+        .one(&ready, &[line])
+        .run()
+        .exits(127)
+        .outcome("failed")
+        .says(&[&format!("{line}: command"), "bash -c 'LINE' there"]);
+    let trace = over.trace();
+    for span in ["gym.startup", "gym.startup.server"] {
+        let status = trace.only(span).status.as_ref().unwrap();
+        assert_eq!(status.message, "one could not be started: command not found");
+    }
+    let record = std::fs::read_to_string(over.ended.folder().join("out.jsonl")).unwrap();
+    assert!(!record.contains("s3cret") && !record.contains("--key"), "{record}");
+    startup()
+        .fleet(&format!(
+            "[[server]]\nname = \"one\"\ncommand = [\"{line}\"]\nready = \"{ready}\"\n"
+        ))
+        .run()
+        .exits(1)
+        .says(&["bash takes, write a\n"]);
+}
+
+#[rstest]
+#[case::by_its_path("./serve", "/nope")]
+#[case::found_in_path("serve", "/nope -u")]
+#[case::with_a_carriage_return("./serve", "/bin/sh\r")]
+fn an_interpreter_that_is_not_there_is_named(#[case] program: &str, #[case] interpreter: &str) {
+    let ready = format!("tcp://127.0.0.1:{}", free_port());
+    let named = interpreter.trim_end_matches(" -u").replace('\r', r"\r");
+    let startup = startup();
+    let path = format!("{}:{}", startup.folder().display(), std::env::var("PATH").unwrap());
+    startup
+        .with(|run| run.file("serve", 0o755, format!("#!{interpreter}\n")))
+        .fleet(&format!(
+            "[[server]]\nname = \"one\"\ncommand = [\"{program}\"]\nready = \"{ready}\"\n\
+             env = {{ PATH = \"{path}\" }}\n"
+        ))
+        .run()
+        .exits(1)
+        .outcome("failed")
+        .says(&[&format!("{program}: {named}, which its first"), "No such file or directory."]);
+}
+
+#[test]
 fn the_last_words_of_one_that_ends_early_are_told() {
     let ready = format!("tcp://127.0.0.1:{}", free_port());
     startup()
@@ -234,6 +281,22 @@ fn a_server_that_ends_later_ends_the_fleet() {
         .exits(1)
         .outcome("ready")
         .says(&["one", "4"]);
+}
+
+#[test]
+fn a_server_that_was_ready_and_ends_while_others_start_is_told_so() {
+    let over = startup()
+        .serves("one", "ends=3")
+        .serves("two", "after=1000")
+        .run()
+        .exits(1)
+        .outcome("failed")
+        .says(&["one exited with status 4 before all were ready"]);
+    let trace = over.trace();
+    let status = trace.only("gym.startup").status.as_ref().unwrap();
+    assert_eq!(status.message, "one exited with status 4 before all were ready");
+    let one = trace.of_server("one", "gym.startup.server");
+    assert_eq!(attribute(one, "nemo.gym.startup.outcome"), "ready");
 }
 
 #[rstest]

@@ -153,6 +153,33 @@ raise SystemError('the reason')";
 }
 
 #[test]
+fn the_last_line_is_told_however_slowly_all_is_read() {
+    // Writes until nothing more is taken, makes room in its own pipe for the last line, and ends:
+    // long before the keeper loses its patience.
+    let flood = "
+import fcntl, os, time
+os.set_blocking(1, False)
+full = time.monotonic()
+while time.monotonic() < full + 0.2:
+    try:
+        os.write(1, b'x' * 99 + b'\\n')
+        full = time.monotonic()
+    except BlockingIOError:
+        time.sleep(0.01)
+fcntl.fcntl(1, 1031, 1 << 20)
+os.write(1, b'THE REASON\\n')
+os._exit(3)";
+    let (_reader, writer) = std::io::pipe().unwrap();
+    startup()
+        .with(|run| run.fd(1, writer))
+        .one("tcp://127.0.0.1:9", &["python3", "-S", "-c", flood])
+        .run()
+        .exits(3)
+        .outcome("failed")
+        .says(&["\n  | THE REASON\n"]);
+}
+
+#[test]
 fn floods_at_the_same_time_cost_nothing_while_somebody_reads() {
     let (reader, writer) = std::io::pipe().unwrap();
     let reading = slowly(reader);
@@ -306,6 +333,30 @@ fn no_collector_changes_anything(
         .outcome(if status == 0 { "ready" } else { "failed" })
         .says(&["not accepted"])
         .within(30);
+}
+
+#[rstest]
+fn no_collector_changes_another_outcome(
+    #[values("refuses", "hangs")] what: &str,
+    #[values("interrupted", "timeout", "then")] outcome: &str,
+) {
+    let to = if what == "refuses" { closed() } else { silent() };
+    let run = startup()
+        .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{to}"))
+        .var("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "1000");
+    let over = match outcome {
+        "interrupted" => {
+            let started = run.serves("one", "after=1000").spawn().until(1, "serve.py");
+            started.signal(Signal::SIGTERM).wait().exits(143).outcome("interrupted")
+        }
+        "timeout" => {
+            let run = run.serves("one", "after=1000").args(["--timeout", "2s"]);
+            run.run().exits(124).outcome("timeout")
+        }
+        _ => run.serves("one", "").args(["--then", "exit 7"]).run().exits(7).outcome("ready"),
+    };
+    over.says(&["not accepted"]).within(30);
 }
 
 #[rstest]

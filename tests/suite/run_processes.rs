@@ -152,7 +152,24 @@ fn a_server_that_daemonises_is_the_server() {
         .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
         .run()
         .exits(1)
-        .outcome("ready");
+        .outcome("ready")
+        .says(&["one exited with status 4 after all were ready"]);
+}
+
+#[test]
+fn a_daemon_that_ends_is_told_of_with_its_own_status() {
+    // In the end it is what the one that was left behind has left behind.
+    let fails = "sleep 0.5; setsid bash -c 'sleep 1; exit 3' &";
+    for daemon in ["sleep 1; exit 3", fails] {
+        let command = format!("(setsid bash -c \"{daemon}\" >/dev/null 2>&1 &)");
+        startup()
+            .server("other", "exec sleep 1000", "tcp://127.0.0.1:8", "")
+            .server("one", &command, "tcp://127.0.0.1:9", "")
+            .run()
+            .exits(1)
+            .outcome("failed")
+            .says(&["one exited with status 3 before it was ready"]);
+    }
 }
 
 /// A launch that leaves a server which has kept nothing of it but what the test needs; until `forgets`
@@ -308,6 +325,34 @@ fn the_stamps_of_an_outer_launch_are_not_a_servers() {
     assert!(!text.contains("TRACEPARENT"), "nobody would see that trace\n{text}");
 }
 
+#[rstest]
+#[case::without_traces("NEMO_GYM_OTEL_TRACES_ENABLED", "0")]
+#[case::of_other_spans("NEMO_GYM_OTEL_SPAN_GROUPS", "per_rollout")]
+#[case::on_the_console("NEMO_GYM_OTEL_EXPORTER", "console")]
+fn servers_with_telemetry_have_one_run_id_whoever_sees_our_trace(
+    #[case] name: &str,
+    #[case] value: &str,
+) {
+    let command = "echo id=$NEMO_GYM_OTEL_RUN_ID,$NEMO_GYM_STARTUP_TRACEPARENT; exec sleep 1000";
+    let over = startup()
+        .var("NEMO_GYM_OTEL_ENABLED", "1")
+        .var(name, value)
+        .out("")
+        .args(["--quiet", "--timeout", "2s"])
+        .server("one", command, "tcp://127.0.0.1:9", "")
+        .server("two", command, "tcp://127.0.0.1:8", "")
+        .run()
+        .exits(124);
+    let text = over.ended.stdout_text();
+    let id = |server: &str| {
+        let prefix = format!("({server}) id=");
+        let line = text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap();
+        line.strip_suffix(',').unwrap_or_else(|| panic!("a traceparent: {text}")).to_owned()
+    };
+    assert!(!id("one").is_empty(), "{text}");
+    assert_eq!(id("one"), id("two"));
+}
+
 #[test]
 fn as_process_1_it_does_what_an_init_does() {
     let unshare = program("unshare", "util-linux");
@@ -319,6 +364,24 @@ fn as_process_1_it_does_what_an_init_does() {
         .outcome("ready");
     let text = over.ended.stdout_text();
     assert!(text.lines().any(|line| line.trim() == "1"), "{text}");
+}
+
+#[test]
+fn as_process_1_it_is_ended_by_a_signal() {
+    let unshare = program("unshare", "util-linux");
+    let started = with_strays()
+        .with(|run| run.under([unshare.to_str().unwrap(), "-pf", "--mount-proc", "--kill-child"]))
+        .spawn()
+        .recorded();
+    let is_1 = |pid: &i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1"))
+    };
+    let [front] = started.processes().into_iter().filter(is_1).collect::<Vec<_>>()[..] else {
+        panic!("no process 1")
+    };
+    kill(Pid::from_raw(front), Signal::SIGTERM).unwrap();
+    started.wait().exits(143).outcome("ready").says(&["ended by SIGTERM"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use rstest::rstest;
 
+use crate::support::Run;
 use crate::support::certificates::Authority;
 use crate::support::startup::{Startup, Trace, attribute, duration_ms, free_port, serve, startup};
 
@@ -153,6 +154,31 @@ fn what_ran_in_setup_is_told_by_its_name_and_never_by_its_arguments() {
     assert!(!String::from_utf8_lossy(&over.ended.stderr).contains("secret"), "{}", over.ended);
 }
 
+/// Neither how many processes there are, nor that they are others', keeps a step from being seen.
+#[test]
+fn short_steps_are_seen_on_a_crowded_machine() {
+    const STEPS: usize = 10;
+    let crowd = "import os, signal\n\
+                 for _ in range(1000):\n \
+                 if os.fork() == 0:\n  \
+                 signal.pause()\n\
+                 open('there', 'w')\nsignal.pause()\n";
+    let crowd = crate::support::command(crate::support::toolbox::program("python3", "python3"))
+        .args(["-S", "-c", crowd])
+        .spawn();
+    let there = crowd.folder().join("there");
+    crowd.wait_until(|| there.exists());
+    let port = free_port();
+    let command = format!(
+        "for i in $(seq {STEPS}); do sleep 0.3; done; exec ./gym-stamp {}",
+        serve(port, "").replace("exec ", "")
+    );
+    let trace =
+        until_ready(startup().server("one", &command, &format!("http://127.0.0.1:{port}/"), ""));
+    let seen = trace.named("sleep").len();
+    assert!((STEPS * 7 / 10..=STEPS).contains(&seen), "{seen} of {STEPS}");
+}
+
 #[test]
 fn waiting_for_a_lock_is_told_from_work() {
     let port = free_port();
@@ -210,6 +236,95 @@ fn one_that_writes_over_its_environment_is_said_to_be_unknown() {
         .says(&["unknown"]);
     let trace = over.trace();
     assert!(trace.children(trace.only("gym.startup.server")).is_empty());
+}
+
+#[test]
+fn one_that_writes_over_its_environment_later_keeps_its_stamp() {
+    let port = free_port();
+    // As setproctitle does. The stamp is looked for all the time, long before that.
+    let wipe = "import os, time\n\
+                time.sleep(3)\n\
+                stat = open('/proc/self/stat').read().rsplit(')', 1)[1].split()\n\
+                start, end = int(stat[47]), int(stat[48])\n\
+                with open('/proc/self/mem', 'r+b', buffering=0) as memory:\n \
+                memory.seek(start)\n \
+                memory.write(bytes(end - start))\n\
+                assert b'NEMO' not in open('/proc/self/environ', 'rb').read()\n\
+                open('wiped', 'w')\n\
+                exec(open('serve.py').read())\n";
+    let over = startup()
+        .with(|run| run.file("wipe.py", 0o644, wipe))
+        .server(
+            "one",
+            &format!("sleep 0.3; exec ./gym-stamp python3 -S wipe.py port={port}"),
+            &format!("http://127.0.0.1:{port}/"),
+            "",
+        )
+        .args(["--exit-when-ready"])
+        .run();
+    // What is left of it is not found by its environment.
+    let over = over.exits(0).outcome("ready");
+    assert!(over.ended.folder().join("wiped").exists());
+    let trace = over.trace();
+    let setup = duration_ms(trace.of_server("one", "gym.startup.server.venv_setup"));
+    assert!((300.0..2500.0).contains(&setup), "{setup} ms");
+    assert!(duration_ms(trace.of_server("one", "gym.startup.server.server_start")) >= 2500.0);
+    assert!(!over.ended.stderr_text().contains("unknown"), "{}", over.ended);
+}
+
+#[rstest]
+#[case::out_of_order(
+    "exec env NEMO_GYM_STARTUP_SETUP_DONE_NS=1 SERVE",
+    |run| run,
+    "one: its stamp is before its spawn or in the future: it does not count\n"
+)]
+#[case::forbidden(
+    // Not even its own user may look at it then.
+    "exec python3 -S -c 'import ctypes, sys\n\
+     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n\
+     exec(open(\"serve.py\").read())' PORT",
+    |run: Run| run.user(65534),
+    "one: its environment may not be read: when its setup ended is unknown\n"
+)]
+#[case::unseen(
+    "SERVE",
+    |run: Run| run.under(["unshare", "-pf", "--kill-child"]),
+    "one: its processes are not seen here: when its setup ended is unknown\n"
+)]
+fn a_stamp_that_is_not_to_be_had_is_told_of(
+    #[case] command: &str,
+    #[case] change: fn(Run) -> Run,
+    #[case] words: &str,
+) {
+    let port = free_port();
+    let command = command
+        .replace("SERVE", &serve(port, "").replace("exec ", ""))
+        .replace("PORT", &format!("port={port}"));
+    let over = startup()
+        .with(change)
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .outcome("ready")
+        .says(&[words]);
+    let trace = over.trace();
+    assert!(trace.children(trace.only("gym.startup.server")).is_empty());
+}
+
+#[test]
+fn readiness_is_seen_soon_after_the_server_listens() {
+    let over = startup()
+        .serves("one", "after=0.7 notes=listens")
+        .args(["--exit-when-ready"])
+        .run()
+        .exits(0)
+        .outcome("ready");
+    let listens = std::fs::read_to_string(over.ended.folder().join("listens")).unwrap();
+    let listens_ns: u64 = listens.parse().unwrap();
+    let ready_ns = over.trace().only("gym.startup.server").end_time_unix_nano;
+    let late = std::time::Duration::from_nanos(ready_ns.checked_sub(listens_ns).unwrap());
+    assert!(late < std::time::Duration::from_secs(2), "{late:?}");
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::{AccessFlags, eaccess};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -185,7 +186,10 @@ impl<'t> Reader<'t> {
         let span = keys.get("cwd").map(Spanned::span).unwrap_or_default();
         let path = self.folder.join(&cwd);
         let why = match path.metadata() {
-            Ok(it) if it.is_dir() => return path,
+            Ok(it) if it.is_dir() => match eaccess(&path, AccessFlags::X_OK) {
+                Ok(()) => return path,
+                Err(errno) => plain(io::Error::from(errno)),
+            },
             Ok(_) => "not a directory".to_owned(),
             Err(error) => plain(error),
         };

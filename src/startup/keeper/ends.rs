@@ -22,6 +22,10 @@ impl Keeper {
     pub(super) fn reap(&mut self) {
         let at_ns = SystemClock.now_ns();
         for (pid, exit) in process::ended_children() {
+            let left = |it: &Server| it.left_behind.iter().any(|left| left.pid == pid.as_raw());
+            if let Some(server) = self.servers.iter_mut().find(|server| left(server)) {
+                server.left_exit = exit;
+            }
             let server = self.servers.iter_mut().find(|server| server.root == Some(pid));
             let Some(server) = server else { continue };
             server.root = None;
@@ -43,11 +47,15 @@ impl Keeper {
         }
         let by_server = self.by_server(&Processes::now());
         for (number, server) in self.servers.iter_mut().enumerate() {
-            if let State::Daemon { was_ready } = server.state
-                && by_server.get(&number).is_none_or(|all| all.iter().all(|it| it.ended))
-            {
-                let (exit, until) = (Exit::Status(0), Instant::now() + LAST_OUTPUT);
+            let State::Daemon { was_ready } = server.state else { continue };
+            let of_server = by_server.get(&number).into_iter().flatten();
+            let left: Vec<_> = of_server.filter(|it| !it.ended).copied().collect();
+            if left.is_empty() {
+                let (exit, until) = (server.left_exit, Instant::now() + LAST_OUTPUT);
                 server.state = State::Ending { was_ready, exit, at_ns, until };
+            } else {
+                // What it has started since may be what is left of it in the end.
+                server.left_behind = left;
             }
         }
     }

@@ -1,12 +1,13 @@
 //! What servers write: on its way to the front, and the last of it kept.
 
 use std::borrow::Borrow;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
+use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, tee};
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 
@@ -24,7 +25,7 @@ const LAST_BYTES: usize = 8 * 1024;
 const CHUNK: usize = 64 * 1024;
 
 /// The last lines that a server wrote, stdout and stderr as they came.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tail {
     lines: VecDeque<(Stream, Vec<u8>)>,
     out: Vec<u8>,
@@ -32,7 +33,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    fn take(&mut self, stream: Stream, chunk: &[u8]) {
+    pub fn take(&mut self, stream: Stream, chunk: &[u8]) {
         let begun = match stream {
             Stream::Out => &mut self.out,
             Stream::Err => &mut self.err,
@@ -95,6 +96,22 @@ pub fn last_lines(path: &Path, from: u64) -> Vec<String> {
     tail.lines()
 }
 
+/// What is in `pipe` and was not read yet; it stays there.
+///
+/// # Errors
+///
+/// The system's, for one if nothing is in it.
+pub fn unread(pipe: &Receiver) -> io::Result<Vec<u8>> {
+    let (mut copy, end) = io::pipe()?;
+    let size = fcntl(pipe, FcntlArg::F_GETPIPE_SZ)?;
+    fcntl(&end, FcntlArg::F_SETPIPE_SZ(size))?;
+    tee(pipe, &end, usize::try_from(size).unwrap_or_default(), SpliceFFlags::SPLICE_F_NONBLOCK)?;
+    drop(end);
+    let mut bytes = Vec::new();
+    copy.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Where the output of all servers goes.
 pub struct Output {
     out: Rc<Outlet>,
@@ -109,26 +126,24 @@ impl Output {
         Self { out, err, buffer, forwarding: JoinSet::new() }
     }
 
-    /// Forwards what comes out of `pipe` until its end. `open` counts the pipes that have not
-    /// ended.
+    /// Forwards what comes out of `pipe` until its end, and lets go of it then.
     pub fn forward(
         &mut self,
         server: usize,
         stream: Stream,
         pipe: Receiver,
         tail: Rc<RefCell<Tail>>,
-        open: Rc<Cell<usize>>,
-    ) {
+    ) -> Weak<Receiver> {
         let outlet = Rc::clone(match stream {
             Stream::Out => &self.out,
             Stream::Err => &self.err,
         });
         let buffer = Rc::clone(&self.buffer);
+        let pipe = Rc::new(pipe);
+        let until_its_end = Rc::downgrade(&pipe);
         let forward = Forward { server, stream, pipe, tail, outlet, buffer, lost: 0 };
-        self.forwarding.spawn_local(async move {
-            forward.run().await;
-            open.set(open.get().saturating_sub(1));
-        });
+        self.forwarding.spawn_local(forward.run());
+        until_its_end
     }
 
     /// Waits until every pipe has ended, and all that was in them is out.
@@ -143,7 +158,7 @@ impl Output {
 struct Forward {
     server: usize,
     stream: Stream,
-    pipe: Receiver,
+    pipe: Rc<Receiver>,
     tail: Rc<RefCell<Tail>>,
     outlet: Rc<Outlet>,
     buffer: Rc<RefCell<Vec<u8>>>,
@@ -195,6 +210,8 @@ impl Forward {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn last_of(lines: impl IntoIterator<Item = (Stream, String)>) -> String {
@@ -223,6 +240,21 @@ mod tests {
         let last: Vec<_> = (2..=21).map(|number| format!("e{number}")).collect();
         assert_eq!(last_of(words.into_iter().chain(errors)), last.join(" "));
     }
+
+    #[tokio::test]
+    async fn what_is_not_read_yet_is_seen_and_stays() -> io::Result<()> {
+        let (pipe, mut end) = io::pipe()?;
+        let pipe = Receiver::from_owned_fd(pipe.into())?;
+        assert!(unread(&pipe).is_err());
+        fcntl(&end, FcntlArg::F_SETPIPE_SZ(1 << 18))?;
+        let flood = [vec![b'x'; 200_000], b"\nTHE REASON\n".to_vec()].concat();
+        end.write_all(&flood)?;
+        for _ in 0..2 {
+            assert_eq!(unread(&pipe)?, flood);
+        }
+        Ok(())
+    }
+
     #[test]
     fn long_lines_leave_fewer_of_them() {
         let line = |number| (Stream::Err, format!("{number}{}\n", "x".repeat(LAST_BYTES / 4)));

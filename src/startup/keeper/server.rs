@@ -22,6 +22,8 @@ pub struct Server {
     /// What its launch process left when it ended well. Whatever name such a process takes later, it
     /// is still the server's.
     pub left_behind: Vec<Process>,
+    /// How the last of those ended that came to us.
+    pub left_exit: Exit,
     pub deadline: Option<Instant>,
     pub sight: Sight,
     pub probe: Probing,

@@ -55,7 +55,9 @@ impl Sight {
         let mut events = Vec::new();
         let before = self.setup_done_ns;
         let mut at_work = HashMap::new();
-        for process in processes.iter().filter(|process| !process.ended) {
+        let missed: Vec<_> =
+            self.running.keys().filter_map(|it| self.missed(it, processes)).collect();
+        for process in processes.iter().chain(&missed).filter(|process| !process.ended) {
             self.seen = true;
             let stamped = self.read_stamp(process.pid, launch, look.at_ns);
             if !stamped
@@ -92,6 +94,14 @@ impl Sight {
             Self { seen: true, .. } => NoStamp::NotSet,
             _ => NoStamp::Unseen,
         })
+    }
+
+    /// A step that goes on, though it is not among `processes`: a quick look may miss one.
+    fn missed(&self, step: &Identity, processes: &[Process]) -> Option<Process> {
+        if processes.iter().any(|it| it.identity() == *step) {
+            return None;
+        }
+        proc::process(step.pid).filter(|it| it.identity() == *step)
     }
 
     /// Whether the process has a stamp of this launch. The latest one counts.

@@ -104,7 +104,7 @@ impl Keeper {
     pub(super) fn look_at_processes(&mut self) {
         let mut looks = std::mem::replace(&mut self.looks, Rhythm::new());
         looks.look(|| {
-            let by_server = self.by_server(&Processes::now());
+            let by_server = self.by_server(&Processes::below_own());
             self.look_at_processes_of(&by_server, |_, server| server.state.awaits_ready());
         });
         self.looks = looks;

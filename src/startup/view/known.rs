@@ -100,8 +100,8 @@ impl Known {
             Event::Spawned { server, at_ns, .. } => {
                 (*server, &|state| state.spawned_ns = Some(*at_ns))
             }
-            Event::NotSpawned { server, at_ns, error, .. } => {
-                (*server, &|state| state.failed = Some((error.clone(), *at_ns)))
+            Event::NotSpawned { server, at_ns, error } => {
+                (*server, &|state| state.failed = Some((error.to_string(), *at_ns)))
             }
             Event::StepBegan { server, name, start_ns } => (*server, &|state| {
                 state.steps.push((name.clone(), *start_ns));

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A small server. `after=S`: listens only then. `for=S`: answers 503 for as long. `status=N`:
 /// answers so. `stubborn=1`: only SIGKILL ends it. `ends=S`: ends with status 4 then. `says=TEXT`.
-/// `host=A`: listens at that address.
+/// `host=A`: listens at that address. `notes=FILE`: writes down when it listens, in ns.
 pub const SERVE: &str = r#"
 import os, signal, socket, sys, threading, time
 options = dict(argument.split("=", 1) for argument in sys.argv[1:])
@@ -44,6 +44,9 @@ else:
     host = options.get("host", "127.0.0.1")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, int(options["port"])), family=family)
+if "notes" in options:
+    with open(options["notes"], "w") as notes:
+        notes.write(str(time.time_ns()))
 until = time.monotonic() + seconds("for")
 if "ends" in options:
     threading.Timer(seconds("ends"), os._exit, [4]).start()
