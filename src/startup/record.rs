@@ -229,7 +229,9 @@ impl Seen {
         attributes.extend(server_type.map(|it| KeyValue::new(SERVER_TYPE, it.clone())));
         let stage =
             |name: &str, start_ns, end_ns| Stage { name: name.to_owned(), start_ns, end_ns };
-        let stages: Vec<_> = self.setup_done_ns.map_or_else(Vec::new, |setup_done_ns| {
+        // What answered before the setup was done was somebody else, such as a proxy.
+        let setup_done_ns = self.setup_done_ns.filter(|&setup_done_ns| setup_done_ns <= end_ns);
+        let stages: Vec<_> = setup_done_ns.map_or_else(Vec::new, |setup_done_ns| {
             vec![
                 stage(VENV_SETUP, server.spawn_ns, setup_done_ns),
                 stage(SERVER_START, setup_done_ns, end_ns),
@@ -362,6 +364,30 @@ mod tests {
 
     use super::*;
     use crate::lines::Lines;
+
+    #[test]
+    fn no_span_ends_before_it_starts_where_somebody_else_answered() {
+        let server = ServerRecord {
+            name: "one".to_owned(),
+            server_type: None,
+            spawn_ns: 1,
+            ready_ns: Some(5),
+            failure: None,
+            span: None,
+        };
+        let span = TraceParent {
+            trace_id: TraceId::from(1),
+            span_id: SpanId::from(1),
+            flags: TraceFlags::SAMPLED,
+        };
+        let spans = |setup_done_ns| {
+            let seen = Seen { setup_done_ns: Some(setup_done_ns), ..Seen::default() };
+            let spans = seen.spans(&server, span, 5, &mut RandomIds);
+            spans.iter().map(|span| (span.start_ns, span.end_ns)).collect::<Vec<_>>()
+        };
+        assert_eq!(spans(3), [(1, 3), (3, 5)]);
+        assert_eq!(spans(6), []);
+    }
 
     /// Where a startup takes more than a line may be long, what is written can be read again.
     #[test]

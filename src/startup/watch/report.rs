@@ -167,8 +167,15 @@ impl<'a> Report<'a> {
     /// What the stamps tell, and how it ended. A server may be ready after all when somebody has
     /// lost patience: then nothing is told of it.
     fn spans(&self, server: &Stamped) -> Vec<SpanRecord> {
+        let ready_ns = match self.outcome {
+            Outcome::Ready { at_ns, .. } => at_ns,
+            _ => u64::MAX,
+        };
         let (spawn_ns, setup_done_ns) = match server.reading(self.now_ns) {
-            MainStart::SetupSeen { spawn_ns, setup_done_ns } => (spawn_ns, Some(setup_done_ns)),
+            // What answered before the setup was done was somebody else, such as a proxy.
+            MainStart::SetupSeen { spawn_ns, setup_done_ns } => {
+                (spawn_ns, Some(setup_done_ns).filter(|&it| it <= ready_ns))
+            }
             MainStart::SpawnSeen { spawn_ns, .. } => (spawn_ns, None),
             MainStart::Nothing { .. } => return Vec::new(),
         };
