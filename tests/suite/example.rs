@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 #[cfg(feature = "cli")]
 use crate::support::startup::{Trace, attribute};
 use crate::support::toolbox::{made_once, program, python_venv, succeed};
-use crate::support::{Build, Bytes, Ended, Run, Running, command, now_ns};
+use crate::support::{Build, Bytes, Ended, Run, Running, command, now_ns, write_file};
 
 const SPAWN: &str = "NEMO_GYM_STARTUP_SPAWN_NS";
 const SETUP_DONE: &str = "NEMO_GYM_STARTUP_SETUP_DONE_NS";
@@ -385,7 +385,9 @@ impl Example {
         let run = command(program);
         let folder = run.folder().to_owned();
         for name in ["app.py", "requirements.txt", "launch.sh", "entrypoint.sh"] {
-            fs::copy(examples().join(name), folder.join(name)).unwrap();
+            let original = examples().join(name);
+            let mode = fs::metadata(&original).unwrap().permissions().mode();
+            write_file(&folder.join(name), mode, &fs::read(original).unwrap());
         }
         let notes = folder.display();
         let gym_stamp = Build::Freestanding.binary().display();

@@ -15,7 +15,7 @@ use crate::support::collector::{
     Collector, GrpcAnswer, HttpAnswer, closed, full, full_on, listener, silent, tunnel,
 };
 use crate::support::export::{Export, a_span, folder, line, span};
-use crate::support::toolbox::{program, with_a_silent_name_server};
+use crate::support::toolbox::{program, spawn, with_a_silent_name_server};
 
 fn http(address: SocketAddr) -> String {
     format!("http://{address}")
@@ -285,13 +285,13 @@ fn standard_error_that_nobody_reads() {
     std::fs::write(&file, "this is no OTLP\n".repeat(100)).unwrap();
     let (_unread, stderr) = std::io::pipe().unwrap();
     let started = Instant::now();
-    let mut export = Command::new(env!("CARGO_BIN_EXE_gym-startup"))
+    let mut export = Command::new(env!("CARGO_BIN_EXE_gym-startup"));
+    export
         .arg("export")
         .args(vec![&file; 200])
         .args(["--endpoint", &http(closed()), "--timeout", "1000"])
-        .stderr(stderr)
-        .spawn()
-        .unwrap();
+        .stderr(stderr);
+    let mut export = spawn(&mut export).unwrap();
     let patience = Duration::from_secs(5);
     let status = loop {
         match export.try_wait().unwrap() {

@@ -10,6 +10,8 @@ use opentelemetry::{KeyValue, SpanId, TraceFlags, TraceId};
 
 use gym_stamp::spans::{SpanRecord, Status};
 
+use super::toolbox::spawn;
+
 /// What all of it may be late by, on a machine that is busy with other things.
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -75,7 +77,8 @@ impl Export {
     pub fn run(self) -> Ended {
         let (program, first) = self.program.split_first().unwrap();
         let has_file = self.args.first().is_some_and(|arg| !arg.starts_with("--"));
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(first)
             .args(&self.args)
             .args((!has_file).then_some("-"))
@@ -85,10 +88,9 @@ impl Export {
             .envs(self.env)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
         let started = Instant::now();
+        let mut child = spawn(&mut command).unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = self.input;
         let feeder = std::thread::spawn(move || stdin.write_all(&input));

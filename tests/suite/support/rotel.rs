@@ -11,7 +11,7 @@ use gym_stamp::telemetry::Protocol;
 
 use super::collector::closed;
 use super::export::folder;
-use super::toolbox::python_venv;
+use super::toolbox::{python_venv, spawn};
 
 /// Everything on a loaded machine is done by then.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,7 +49,8 @@ impl Rotel {
         // Somebody else may take a port that was just found free.
         for _ in 0..5 {
             let (grpc, http) = (closed(), closed());
-            let agent = Command::new(command.get_program())
+            let mut agent = Command::new(command.get_program());
+            agent
                 .args(command.get_args())
                 .args(["start", "--exporter", "blackhole", "--debug-log-verbosity", "detailed"])
                 .args(["--debug-log", "traces", "--debug-log", "metrics"])
@@ -57,9 +58,8 @@ impl Rotel {
                 .args(["--otlp-http-endpoint", &http.to_string()])
                 .stdin(Stdio::null())
                 .stdout(File::create(&printed).unwrap())
-                .stderr(File::create(printed.with_extension("errors")).unwrap())
-                .spawn()
-                .unwrap();
+                .stderr(File::create(printed.with_extension("errors")).unwrap());
+            let agent = spawn(&mut agent).unwrap();
             let mut rotel = Self { agent, grpc, http, printed: printed.clone() };
             if rotel.is_up() {
                 return rotel;

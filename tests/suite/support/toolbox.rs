@@ -33,7 +33,8 @@ pub fn with_a_silent_name_server(folder: &Path) -> Vec<String> {
     let resolv_conf = folder.join("resolv.conf");
     fs::write(&resolv_conf, "nameserver 192.0.2.1\noptions timeout:30 attempts:5\n").unwrap();
     let unshare = program("unshare", "util-linux").to_str().unwrap().to_owned();
-    let may = Command::new(&unshare).args(["--mount", "--net", "true"]).status().unwrap();
+    let may = spawn(Command::new(&unshare).args(["--mount", "--net", "true"]));
+    let may = may.and_then(|mut child| child.wait()).unwrap();
     assert!(may.success(), "namespaces need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN");
     program("ip", "iproute2");
     // A neighbour that is known but not there: packets to it go, and nothing comes.
@@ -104,7 +105,8 @@ pub fn write_file(path: &Path, mode: u32, content: &[u8]) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Starts `command`, while no other test's thread has an executable open for writing.
+/// Starts `command`, while no other test's thread has an executable open for writing: the one way
+/// in which tests start anything.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let _nobody_writes = WRITES.read().unwrap_or_else(PoisonError::into_inner);
     command.spawn()
