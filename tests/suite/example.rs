@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 #[cfg(feature = "cli")]
 use crate::support::startup::{Trace, attribute};
-use crate::support::toolbox::{made_once, program, python_venv, succeed};
+use crate::support::toolbox::{free_port, made_once, program, python_venv, succeed};
 use crate::support::{Build, Bytes, Ended, Run, Running, command, now_ns, write_file};
 
 const SPAWN: &str = "NEMO_GYM_STARTUP_SPAWN_NS";
@@ -49,7 +49,7 @@ fn launch_sh_leads_from_nothing_to_a_server_with_its_stamp() {
 fn the_fleet_leads_from_nothing_to_two_servers_in_one_trace() {
     let example = Example::launched_by(env!("CARGO_BIN_EXE_gym-startup"));
     let folder = example.run.folder().to_owned();
-    let (one, other) = (example.port, free_port_from(example.port + 1));
+    let (one, other) = (example.port, free_port());
     let fleet = fs::read_to_string(examples().join("fleet.toml")).unwrap();
     let fleet = fleet.replace("8001", &one.to_string()).replace("8002", &other.to_string());
     fs::write(folder.join("fleet.toml"), fleet).unwrap();
@@ -322,16 +322,6 @@ fn venv() -> PathBuf {
         pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--find-links"]);
         succeed(pip.arg(&wheels).arg("-r").arg(requirements));
     })
-}
-
-/// A port that nobody listens on, below those that connections get by chance.
-fn free_port() -> u16 {
-    free_port_from(10_000 + (now_ns() / 1000 % 20_000) as u16)
-}
-
-fn free_port_from(first: u16) -> u16 {
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    (first..32_000).find(is_free).unwrap()
 }
 
 /// What the Dockerfile says that the tests take from it.

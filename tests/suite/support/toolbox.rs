@@ -5,10 +5,13 @@
 use std::fs::{self, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{PoisonError, RwLock};
+
+use socket2::{Domain, Socket, Type};
 
 /// Held for reading from fork to exec, and for writing while a file is written.
 static WRITES: RwLock<()> = RwLock::new(());
@@ -25,6 +28,18 @@ pub fn program(program: &str, package: &str) -> PathBuf {
         .map(|folder| folder.join(program))
         .find(|candidate| candidate.is_file())
         .unwrap_or_else(|| panic!("{program} is missing: apt-get install {package}"))
+}
+
+/// A port of loopback that nobody listens on, and that nobody is given who does not ask for this one.
+pub fn free_port() -> u16 {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    // Whoever sets it as well, as servers do, may listen there all the same.
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let port = socket.local_addr().unwrap().as_socket().unwrap().port();
+    // As long as it is bound, the system finds the port for nobody else.
+    std::mem::forget(socket);
+    port
 }
 
 /// What runs a program where a name server takes every question and answers none, in namespaces of
