@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 #[cfg(feature = "cli")]
 use crate::support::startup::{Trace, attribute};
-use crate::support::toolbox::{free_port, made_once, program, python_venv, succeed};
+use crate::support::toolbox::{download, free_port, made_once, program, python_venv, succeed};
 use crate::support::{Build, Bytes, Ended, Run, Running, command, now_ns, write_file};
 
 const SPAWN: &str = "NEMO_GYM_STARTUP_SPAWN_NS";
@@ -307,7 +307,7 @@ fn wheels() -> PathBuf {
     made_once("example-wheels", &fs::read(&requirements).unwrap(), |folder| {
         let mut pip = Command::new(python);
         pip.args(["-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest"]);
-        succeed(pip.arg(folder).arg("-r").arg(requirements));
+        download(pip.arg(folder).arg("-r").arg(requirements));
     })
 }
 

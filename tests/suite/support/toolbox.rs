@@ -8,8 +8,10 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
@@ -87,13 +89,25 @@ pub fn made_once(name: &str, recipe: &impl Hash, make: impl FnOnce(&Path)) -> Pa
     folder
 }
 
+/// [`succeed`] for a `command` that gets something from a package index, which has bad moments.
+pub fn download(command: &mut Command) -> String {
+    let pauses = [5, 20].map(Duration::from_secs);
+    for pause in pauses {
+        match run(command) {
+            output if output.status.success() => return text(&output.stdout),
+            _ => thread::sleep(pause),
+        }
+    }
+    succeed(command)
+}
+
 /// A venv with exactly these pinned `requirements` (and what they pull in), made once.
 pub fn python_venv(name: &str, requirements: &[&str]) -> PathBuf {
     let python = program("python3", "python3-venv");
     made_once(name, &(&python, requirements), |folder| {
         succeed(Command::new(&python).args(["-m", "venv"]).arg(folder));
         if !requirements.is_empty() {
-            succeed(
+            download(
                 Command::new(folder.join("bin/python"))
                     .args([
                         "-m",
@@ -129,15 +143,23 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
 
 /// Runs `command` to its end, and fails the test with all it said unless its status is 0.
 pub fn succeed(command: &mut Command) -> String {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = spawn(command).and_then(Child::wait_with_output);
-    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = run(command);
     assert!(
         output.status.success(),
         "{command:?}: {}\n{}{}",
         output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
+        text(&output.stdout),
+        text(&output.stderr),
     );
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    text(&output.stdout)
+}
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = spawn(command).and_then(Child::wait_with_output);
+    output.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
