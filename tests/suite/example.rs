@@ -88,7 +88,8 @@ fn the_fleet_leads_from_nothing_to_two_servers_in_one_trace() {
     for (name, processes) in [("greeter", 1), ("policy_model", 2)] {
         let line = format!("({name}) INFO:     Started server process");
         let count = text.lines().filter(|it| it.starts_with(&line)).count();
-        assert_eq!(count, processes, "{ended}");
+        // One is enough for an answer, and with that the fleet may end.
+        assert!((1..=processes).contains(&count), "{ended}");
     }
     for words in ["├─ greeter", "├─ policy_model", "│  ├─ venv_setup", "│  └─ server_start"]
     {
@@ -489,6 +490,20 @@ impl Server {
     /// The one process that listens on its port.
     #[track_caller]
     pub fn pid(&self) -> i32 {
+        let mut pid = 0;
+        // A socket may be left out of the system's table where others go while it is read.
+        self.running.wait_until(|| match self.listening()[..] {
+            [] => false,
+            [only] => {
+                pid = only;
+                true
+            }
+            ref pids => panic!("{pids:?} listen on port {}", self.port),
+        });
+        pid
+    }
+
+    fn listening(&self) -> Vec<i32> {
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
         let address = format!("0100007F:{:04X}", self.port);
         let sockets = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -500,9 +515,7 @@ impl Server {
             let links = open.filter_map(|fd| fs::read_link(fd.path()).ok());
             links.into_iter().any(|link| inodes.iter().any(|inode| link.as_os_str() == &**inode))
         };
-        let pids: Vec<_> = processes().filter(holds).collect();
-        let [pid] = pids[..] else { panic!("{pids:?} listen on port {}", self.port) };
-        pid
+        processes().filter(holds).collect()
     }
 
     /// The one stamp of this name in the environment of the serving process.
