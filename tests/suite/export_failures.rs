@@ -30,7 +30,6 @@ fn refused(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: Protocol) {
     Export::of_a_span()
         .to(http(closed()))
         .over(protocol)
-        .within(Duration::from_secs(30))
         .run()
         .failed()
         .at_once()
@@ -44,11 +43,10 @@ fn accepts_and_never_answers(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: P
     Export::of_a_span()
         .to(http(silent()))
         .over(protocol)
+        .in_vain()
         .run()
-        .failed()
-        .after(Duration::from_secs(1))
-        .in_lines(1)
-        .said("connected, but no answer within 1000 ms");
+        .was_late("connected, but no answer")
+        .in_lines(1);
 }
 
 #[rstest]
@@ -58,11 +56,10 @@ fn never_finishes_the_tls_handshake(#[values(Grpc, HttpProtobuf)] protocol: Prot
         .to(https(silent()))
         .over(protocol)
         .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
+        .in_vain()
         .run()
-        .failed()
-        .after(Duration::from_secs(1))
-        .in_lines(1)
-        .said("no TLS handshake within 1000 ms");
+        .was_late("no TLS handshake")
+        .in_lines(1);
 }
 
 #[rstest]
@@ -71,25 +68,25 @@ fn connection_that_never_completes(#[values(Grpc, HttpProtobuf)] protocol: Proto
     Export::of_a_span()
         .to(http(address))
         .over(protocol)
+        .in_vain()
         .run()
-        .failed()
-        .after(Duration::from_secs(1))
-        .in_lines(1)
-        .said("no connection within 1000 ms");
+        .was_late("no connection")
+        .in_lines(1);
 }
 
 #[rstest]
 fn name_that_never_resolves(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
     let wrapper = with_a_silent_name_server(&folder(&format!("resolve-{protocol:?}")));
     let wrapper: Vec<_> = wrapper.iter().map(String::as_str).collect();
-    let ended =
-        Export::of_a_span().to("http://collector.example:4317").over(protocol).by(&wrapper).run();
-    ended
-        .failed()
-        .after(Duration::from_secs(1))
+    Export::of_a_span()
+        .to("http://collector.example:4317")
+        .over(protocol)
+        .in_vain()
+        .by(&wrapper)
+        .run()
+        .was_late("name not resolved")
         .in_lines(1)
-        .said("http://collector.example:4317/")
-        .said("name not resolved within 1000 ms");
+        .said("http://collector.example:4317/");
 }
 
 #[rstest]
@@ -97,7 +94,6 @@ fn name_that_does_not_exist(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
     Export::of_a_span()
         .to("http://collector.invalid:4317")
         .over(protocol)
-        .within(Duration::from_secs(20))
         .run()
         .failed()
         .in_lines(1)
@@ -152,7 +148,6 @@ fn told_to_wait(#[case] protocol: Protocol, #[case] collector: Collector) {
     Export::of_a_span()
         .to(collector.url())
         .over(protocol)
-        .within(Duration::from_secs(10))
         .run()
         .succeeded()
         .after(Duration::from_secs(1));
@@ -160,18 +155,17 @@ fn told_to_wait(#[case] protocol: Protocol, #[case] collector: Collector) {
 }
 
 #[rstest]
-#[case(HttpProtobuf, Collector::http([too_many_requests(60)]))]
-#[case(Grpc, Collector::grpc([exhausted(60)]))]
+#[case(HttpProtobuf, Collector::http([too_many_requests(600)]))]
+#[case(Grpc, Collector::grpc([exhausted(600)]))]
 fn told_to_wait_beyond_the_deadline(#[case] protocol: Protocol, #[case] collector: Collector) {
     Export::of_a_span()
         .to(collector.url())
         .over(protocol)
-        .within(Duration::from_secs(10))
         .run()
         .failed()
         .at_once()
         .in_lines(1)
-        .said("to be tried again in 60 s), which is after the deadline");
+        .said("to be tried again in 600 s), which is after the deadline");
     assert_eq!(collector.seen().len(), 1);
 }
 
@@ -182,7 +176,6 @@ fn a_message_that_is_too_long_is_not_sent_again() {
     let collector = Collector::grpc([GrpcAnswer::Refused(status)]);
     Export::of_a_span()
         .to(collector.url())
-        .within(Duration::from_secs(30))
         .run()
         .failed()
         .at_once()
@@ -193,7 +186,7 @@ fn a_message_that_is_too_long_is_not_sent_again() {
 #[test]
 fn out_of_range_is_tried_a_few_times() {
     let collector = Collector::grpc([GrpcAnswer::Refused(Status::out_of_range("past the end"))]);
-    Export::of_a_span().to(collector.url()).within(Duration::from_secs(30)).run().failed();
+    Export::of_a_span().to(collector.url()).run().failed();
     assert_eq!(collector.seen().len(), 3);
 }
 
@@ -204,7 +197,6 @@ fn an_early_answer_costs_its_connection() {
     Export::of(line(&[span(1, &"x".repeat(14_000_000))]))
         .to(collector.url())
         .over(HttpProtobuf)
-        .within(Duration::from_secs(20))
         .run()
         .succeeded();
     assert_eq!(collector.seen().len(), 1);
@@ -231,7 +223,8 @@ fn a_name_with_two_addresses_one_of_which_never_answers(
     Export::of_a_span()
         .to(format!("http://collector.example:{}", address.port()))
         .over(protocol)
-        .within(Duration::from_secs(4))
+        // The one that never answers costs half of it.
+        .within(Duration::from_secs(20))
         .by(&[unshare.to_str().unwrap(), "--mount", "sh", "-c", script, hosts.to_str().unwrap()])
         .run()
         .succeeded();
@@ -265,6 +258,7 @@ fn traces_that_hang_leave_metrics_their_time() {
         .over(HttpProtobuf)
         .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", http(silent()))
         .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics.url())
+        .in_vain()
         .run()
         .failed()
         .in_lines(1)
@@ -292,7 +286,7 @@ fn standard_error_that_nobody_reads() {
         .args(["--endpoint", &http(closed()), "--timeout", "1000"])
         .stderr(stderr);
     let mut export = spawn(&mut export).unwrap();
-    let patience = Duration::from_secs(5);
+    let patience = Duration::from_secs(60);
     let status = loop {
         match export.try_wait().unwrap() {
             Some(status) => break status,
@@ -333,12 +327,7 @@ fn unavailable() -> (HttpAnswer, GrpcAnswer) {
 #[case(HttpJson, Collector::http([unavailable().0, unavailable().0, HttpAnswer::ok()]))]
 #[case(Grpc, Collector::grpc([unavailable().1, unavailable().1, GrpcAnswer::ok()]))]
 fn unavailable_then_success(#[case] protocol: Protocol, #[case] collector: Collector) {
-    Export::of_a_span()
-        .to(collector.url())
-        .over(protocol)
-        .within(Duration::from_secs(10))
-        .run()
-        .succeeded();
+    Export::of_a_span().to(collector.url()).over(protocol).run().succeeded();
     assert_eq!(collector.seen().len(), 3);
 }
 
@@ -349,6 +338,7 @@ fn unavailable_for_good(#[case] protocol: Protocol, #[case] collector: Collector
     Export::of_a_span()
         .to(collector.url())
         .over(protocol)
+        .within(Duration::from_secs(12))
         .run()
         .failed()
         .in_lines(1)
@@ -442,7 +432,6 @@ fn plain_text_on_a_tls_port(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
         .to(https(collector.address))
         .over(protocol)
         .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
-        .within(Duration::from_secs(10))
         .run()
         .failed()
         .in_lines(1)
@@ -457,7 +446,6 @@ fn tls_on_a_plain_text_port(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
     Export::of_a_span()
         .to(collector.url())
         .over(protocol)
-        .within(Duration::from_secs(10))
         .run()
         .failed()
         .at_once()
@@ -497,7 +485,6 @@ fn unknown_ca(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
         .to(https(collector.address))
         .over(protocol)
         .env("OTEL_EXPORTER_OTLP_CERTIFICATE", other.to_str().unwrap())
-        .within(Duration::from_secs(10))
         .run()
         .failed()
         .at_once()
@@ -516,7 +503,6 @@ fn expired_certificate(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
         .to(https(collector.address))
         .over(protocol)
         .env("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())
-        .within(Duration::from_secs(10))
         .run()
         .failed()
         .at_once()
@@ -571,11 +557,7 @@ fn client_certificate(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
         .env("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())
         .run()
         .succeeded();
-    trusting()
-        .within(Duration::from_secs(10))
-        .run()
-        .failed()
-        .said("set OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
+    trusting().run().failed().said("set OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
     trusting()
         .env("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())
         .run()
@@ -596,7 +578,6 @@ fn closes_in_mid_answer(
     Export::of_a_span()
         .to(collector.url())
         .over(protocol)
-        .within(Duration::from_secs(10))
         .run()
         .failed()
         .at_once()
@@ -693,6 +674,7 @@ fn no_proxy_star_is_for_addresses_too(#[values(Grpc, HttpProtobuf)] protocol: Pr
         .over(protocol)
         .env("http_proxy", http(closed()))
         .env("no_proxy", "*")
+        .within(Duration::from_secs(1))
         .run()
         .failed()
         .in_lines(1)
@@ -912,13 +894,7 @@ fn tls_without_http2() {
 #[test]
 fn grpc_to_an_http_endpoint() {
     let collector = Collector::http([HttpAnswer::ok()]);
-    Export::of_a_span()
-        .to(collector.url())
-        .over(Grpc)
-        .within(Duration::from_secs(10))
-        .run()
-        .failed()
-        .in_lines(1);
+    Export::of_a_span().to(collector.url()).over(Grpc).run().failed().in_lines(1);
 }
 
 #[test]
@@ -927,7 +903,6 @@ fn http_to_a_grpc_endpoint() {
     Export::of_a_span()
         .to(collector.url())
         .over(HttpProtobuf)
-        .within(Duration::from_secs(10))
         .run()
         .failed()
         .in_lines(1)
@@ -953,6 +928,7 @@ fn closed_standard_error() {
     let ended = Export::of_a_span()
         .to(http(address))
         .over(HttpProtobuf)
+        .within(Duration::from_secs(1))
         .by(&["sh", "-c", "exec \"$0\" \"$@\" 2>&-"])
         .run();
     ended.ended_with(1);
