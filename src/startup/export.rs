@@ -16,9 +16,6 @@ use crate::lines::Lines;
 use crate::say::say;
 use crate::status::WRONG_USAGE;
 
-/// What reading the clock twice may take.
-const SLACK: Duration = Duration::from_millis(1);
-
 /// Sends what the files hold. The status is 0 only if everything was accepted.
 pub fn export(args: &args::Export) -> ExitCode {
     let endpoints = match endpoints(args) {
@@ -139,6 +136,7 @@ impl Delivery {
         }
         let contents: Vec<_> =
             requests.iter().map(|request| (is_traces(request), request.contents())).collect();
+        let is_first = self.left == self.timeout;
         let started = Instant::now();
         let deadline = started.checked_add(self.left).unwrap_or(started);
         let results = self.way_out.send_all(requests, deadline);
@@ -146,7 +144,7 @@ impl Delivery {
         for ((is_traces, contents), result) in contents.into_iter().zip(results) {
             match result {
                 Ok(accepted) => accepted.remark.iter().for_each(say),
-                Err(error) => self.not_accepted(is_traces, &contents, &error),
+                Err(error) => self.not_accepted(is_traces, &contents, &error, is_first),
             }
         }
     }
@@ -155,15 +153,22 @@ impl Delivery {
         if is_traces { self.traces_given_up } else { self.metrics_given_up }
     }
 
-    fn not_accepted(&mut self, is_traces: bool, contents: &str, error: &ExportError) {
+    /// Of what `is_first`, it is the whole of its time that an error tells.
+    fn not_accepted(
+        &mut self,
+        is_traces: bool,
+        contents: &str,
+        error: &ExportError,
+        is_first: bool,
+    ) {
         let given_up = would_fail_again(error);
         // The two paths of one host may well lead to different things, and have limits of their own.
         let both = self.is_one
             && !matches!(error, ExportError::NotOtlp { .. } | ExportError::Throttled { .. });
         self.traces_given_up |= given_up && (is_traces || both);
         self.metrics_given_up |= given_up && (!is_traces || both);
-        let all = match *error {
-            ExportError::Late { within, .. } if within + SLACK < self.timeout => {
+        let all = match error {
+            ExportError::Late { .. } if !is_first => {
                 format!(", the last of {} ms for everything", self.timeout.as_millis())
             }
             _ => String::new(),

@@ -266,6 +266,19 @@ fn traces_that_hang_leave_metrics_their_time() {
     assert_eq!(metrics.seen().len(), 1);
 }
 
+/// What a signal has for itself is not the last of what there is for both.
+#[test]
+fn a_signal_with_less_time_than_the_other() {
+    Export::of_a_span()
+        .to(http(silent()))
+        .env("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "1000")
+        .env("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "2000")
+        .run()
+        .failed()
+        .in_lines(1)
+        .never_said("for everything");
+}
+
 const METRIC: &str = concat!(
     r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"g","#,
     r#""gauge":{"dataPoints":[{"asInt":"1"}]}}]}]}]}"#,

@@ -28,7 +28,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Of this input, with more time than it takes.
+    /// Of this input, with more time than it takes, unless a variable has another.
     pub fn of(input: impl Into<Vec<u8>>) -> Self {
         Self {
             program: vec![env!("CARGO_BIN_EXE_gym-startup").to_owned(), "export".to_owned()],
@@ -84,13 +84,15 @@ impl Export {
 
     pub fn run(self) -> Ended {
         let (program, first) = self.program.split_first().unwrap();
+        let has_timeout = self.env.iter().any(|(name, _)| name.ends_with("_TIMEOUT"));
+        let timeout = ["--timeout".to_owned(), self.deadline.as_millis().to_string()];
         let has_file = self.args.first().is_some_and(|arg| !arg.starts_with("--"));
         let mut command = Command::new(program);
         command
             .args(first)
             .args(&self.args)
             .args((!has_file).then_some("-"))
-            .args(["--timeout", &self.deadline.as_millis().to_string()])
+            .args(timeout.iter().filter(|_| !has_timeout))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .envs(self.env)
