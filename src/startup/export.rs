@@ -16,9 +16,6 @@ use crate::lines::Lines;
 use crate::say::say;
 use crate::status::WRONG_USAGE;
 
-/// What reading the clock twice may take.
-const SLACK: Duration = Duration::from_millis(1);
-
 /// Sends what the files hold. The status is 0 only if everything was accepted.
 pub fn export(args: &args::Export) -> ExitCode {
     let endpoints = match endpoints(args) {
@@ -147,6 +144,7 @@ impl Delivery {
         }
         let contents: Vec<_> =
             requests.iter().map(|request| (is_traces(request), request.contents())).collect();
+        let of_all = self.of_all(kept);
         let started = Instant::now();
         let time = self.left.saturating_sub(kept);
         let deadline = started.checked_add(time).unwrap_or(started);
@@ -155,7 +153,7 @@ impl Delivery {
         for ((is_traces, contents), result) in contents.into_iter().zip(results) {
             match result {
                 Ok(accepted) => accepted.remark.iter().for_each(say),
-                Err(error) => self.not_accepted(is_traces, &contents, &error, kept),
+                Err(error) => self.not_accepted(is_traces, &contents, &error, &of_all),
             }
         }
     }
@@ -164,32 +162,30 @@ impl Delivery {
         if is_traces { self.traces_given_up } else { self.metrics_given_up }
     }
 
-    fn not_accepted(
-        &mut self,
-        is_traces: bool,
-        contents: &str,
-        error: &ExportError,
-        kept: Duration,
-    ) {
+    /// What the next requests' time is of all that there is.
+    fn of_all(&self, kept: Duration) -> String {
+        let all = self.timeout.as_millis();
+        if !kept.is_zero() {
+            return format!(": of {all} ms, {} are kept for the other signal", kept.as_millis());
+        }
+        if self.left < self.timeout {
+            return format!(", the last of {all} ms for everything");
+        }
+        String::new()
+    }
+
+    fn not_accepted(&mut self, is_traces: bool, contents: &str, error: &ExportError, of_all: &str) {
         let given_up = would_fail_again(error);
         // The two paths of one host may well lead to different things, and have limits of their own.
         let both = self.is_one
             && !matches!(error, ExportError::NotOtlp { .. } | ExportError::Throttled { .. });
         self.traces_given_up |= given_up && (is_traces || both);
         self.metrics_given_up |= given_up && (!is_traces || both);
-        let all = match *error {
-            ExportError::Late { within, .. } if within + SLACK < self.timeout => {
-                let all = self.timeout.as_millis();
-                if kept.is_zero() {
-                    format!(", the last of {all} ms for everything")
-                } else {
-                    let other = if is_traces { "metrics" } else { "spans" };
-                    format!(": of {all} ms, {} are kept for {other}", kept.as_millis())
-                }
-            }
-            _ => String::new(),
+        let of_all = match error {
+            ExportError::Late { .. } => of_all,
+            _ => "",
         };
-        self.fail(format_args!("{contents} not accepted: {error}{all}"));
+        self.fail(format_args!("{contents} not accepted: {error}{of_all}"));
     }
 
     fn finish(mut self) -> ExitCode {

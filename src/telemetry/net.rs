@@ -1,8 +1,8 @@
 //! The one door to the network: name, connection, proxy and TLS.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -25,9 +25,15 @@ use tower_service::Service;
 use super::endpoint::{Endpoint, TlsFiles, shown};
 use super::way_out::{Doing, ExportError, chain};
 
-/// How far a try has come, for the words of a deadline that passes.
+/// How far a request has come, for the words of a deadline that passes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress(Arc<AtomicU8>);
+pub(super) struct Progress(Arc<Steps>);
+
+#[derive(Debug, Default)]
+struct Steps {
+    doing: AtomicU8,
+    before: Mutex<Option<String>>,
+}
 
 const STEPS: [Doing; 7] = [
     Doing::Starting,
@@ -42,12 +48,22 @@ const STEPS: [Doing; 7] = [
 impl Progress {
     pub(super) fn set(&self, doing: Doing) {
         let step = STEPS.iter().position(|step| *step == doing).unwrap_or_default();
-        self.0.store(u8::try_from(step).unwrap_or_default(), Ordering::Relaxed);
+        self.0.doing.store(u8::try_from(step).unwrap_or_default(), Ordering::Relaxed);
     }
 
     pub(super) fn get(&self) -> Doing {
-        let step = usize::from(self.0.load(Ordering::Relaxed));
+        let step = usize::from(self.0.doing.load(Ordering::Relaxed));
         STEPS.get(step).copied().unwrap_or(Doing::Starting)
+    }
+
+    /// A try has ended so, and there will be another.
+    pub(super) fn failed(&self, error: &ExportError) {
+        *self.0.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+    }
+
+    /// How the try before this one ended, if there was one.
+    pub(super) fn before(&self) -> Option<String> {
+        self.0.before.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -134,7 +134,7 @@ impl Pending<'_> {
                 to: self.endpoint.place(),
                 doing: self.progress.get(),
                 within: self.deadline.saturating_duration_since(self.started),
-                before: None,
+                before: self.progress.before(),
             }),
             Err(RecvTimeoutError::Disconnected) => {
                 Err(ExportError::System { cause: "the export thread has ended".to_owned() })
@@ -221,7 +221,7 @@ impl Client {
     async fn send(&mut self, job: &Job) -> Result<Accepted, ExportError> {
         let body = self.protocol.encode(&job.request)?;
         self.protocol.door().watch(&job.progress, job.deadline);
-        let mut tries = Tries { count: 0, before: None };
+        let mut tries = Tries { count: 0 };
         loop {
             let attempt = self.protocol.attempt(&job.request, body.clone(), job.deadline);
             let failed = match tokio::time::timeout_at(job.deadline.into(), attempt).await {
@@ -234,15 +234,15 @@ impl Client {
                         to: self.protocol.door().name(),
                         doing: job.progress.get(),
                         within: job.deadline.saturating_duration_since(job.started),
-                        before: tries.before.map(|error| error.to_string()),
+                        before: job.progress.before(),
                     });
                 }
             };
             let pause = tries.pause(&failed, job.deadline);
             let Some(pause) = pause else { return Err(failed.given_up()) };
+            job.progress.failed(&failed.error);
             job.progress.set(Doing::Pausing);
             tokio::time::sleep(pause).await;
-            tries.before = Some(failed.error);
         }
     }
 }
@@ -280,7 +280,6 @@ impl ProtocolClient {
 
 struct Tries {
     count: u32,
-    before: Option<ExportError>,
 }
 
 impl Tries {

@@ -17,7 +17,7 @@ use gym_stamp::timeline::{Clock, SystemClock};
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use crate::support::collector::Collector;
-use crate::support::toolbox::succeed;
+use crate::support::toolbox::{spawn, succeed};
 
 /// Cargo builds no examples for a single test, so the test has it do so.
 pub static EXAMPLE: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -78,7 +78,7 @@ impl Server {
     }
 
     fn spawn(command: &mut Command) -> Self {
-        let mut child = command.spawn().unwrap();
+        let mut child = spawn(command).unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines
             .map(Result::unwrap)
@@ -208,7 +208,8 @@ fn a_server_that_cannot_listen_reports_no_startup() {
     let first = Server::spawn(&mut Server::command(&collector));
     report(&collector);
     let (_, port) = first.address.rsplit_once(':').unwrap();
-    let second = Server::command(&collector).env("PORT", port).output().unwrap();
+    let second = spawn(Server::command(&collector).env("PORT", port));
+    let second = second.and_then(Child::wait_with_output).unwrap();
 
     assert_eq!(second.status.code(), Some(1));
     thread::sleep(Duration::from_millis(300));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -14,8 +14,8 @@ use nix::unistd::Pid;
 
 #[cfg(feature = "cli")]
 use crate::support::startup::{Trace, attribute};
-use crate::support::toolbox::{made_once, program, python_venv, succeed};
-use crate::support::{Build, Bytes, Ended, Run, Running, command, now_ns};
+use crate::support::toolbox::{download, free_port, made_once, program, python_venv, succeed};
+use crate::support::{Build, Bytes, Ended, Run, Running, command, now_ns, write_file};
 
 const SPAWN: &str = "NEMO_GYM_STARTUP_SPAWN_NS";
 const SETUP_DONE: &str = "NEMO_GYM_STARTUP_SETUP_DONE_NS";
@@ -50,7 +50,7 @@ fn launch_fleet_leads_from_nothing_to_two_servers_in_one_trace() {
     let script = examples().join("launch-fleet");
     let example = Example::launched_by("shell/examples/launch-fleet");
     let folder = example.run.folder().to_owned();
-    let (one, other) = (example.port, free_port_from(example.port + 1));
+    let (one, other) = (example.port, free_port());
     let fleet = fs::read_to_string(examples().join("fleet.toml")).unwrap();
     let fleet = fleet.replace("8001", &one.to_string()).replace("8002", &other.to_string());
     let run = example
@@ -104,7 +104,8 @@ fn launch_fleet_leads_from_nothing_to_two_servers_in_one_trace() {
     for (name, processes) in [("greeter", 1), ("policy_model", 2)] {
         let line = format!("({name}) INFO:     Started server process");
         let count = text.lines().filter(|it| it.starts_with(&line)).count();
-        assert_eq!(count, processes, "{ended}");
+        // One is enough for an answer, and with that the fleet may end.
+        assert!((1..=processes).contains(&count), "{ended}");
     }
     for words in ["├─ greeter", "├─ policy_model", "│  ├─ venv_setup", "│  └─ server_start"]
     {
@@ -323,7 +324,7 @@ fn wheels() -> PathBuf {
     made_once("example-wheels", &fs::read(&requirements).unwrap(), |folder| {
         let mut pip = Command::new(python);
         pip.args(["-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest"]);
-        succeed(pip.arg(folder).arg("-r").arg(requirements));
+        download(pip.arg(folder).arg("-r").arg(requirements));
     })
 }
 
@@ -338,16 +339,6 @@ fn venv() -> PathBuf {
         pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--find-links"]);
         succeed(pip.arg(&wheels).arg("-r").arg(requirements));
     })
-}
-
-/// A port that nobody listens on, below those that connections get by chance.
-fn free_port() -> u16 {
-    free_port_from(10_000 + (now_ns() / 1000 % 20_000) as u16)
-}
-
-fn free_port_from(first: u16) -> u16 {
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    (first..32_000).find(is_free).unwrap()
 }
 
 /// What the Dockerfile says that the tests take from it.
@@ -401,7 +392,9 @@ impl Example {
         let run = command(program);
         let folder = run.folder().to_owned();
         for name in ["app.py", "requirements.txt", "launch.sh", "entrypoint.sh"] {
-            fs::copy(examples().join(name), folder.join(name)).unwrap();
+            let original = examples().join(name);
+            let mode = fs::metadata(&original).unwrap().permissions().mode();
+            write_file(&folder.join(name), mode, &fs::read(original).unwrap());
         }
         let notes = folder.display();
         let gym_stamp = Build::Freestanding.binary().display();
@@ -513,6 +506,20 @@ impl Server {
     /// The one process that listens on its port.
     #[track_caller]
     pub fn pid(&self) -> i32 {
+        let mut pid = 0;
+        // A socket may be left out of the system's table where others go while it is read.
+        self.running.wait_until(|| match self.listening()[..] {
+            [] => false,
+            [only] => {
+                pid = only;
+                true
+            }
+            ref pids => panic!("{pids:?} listen on port {}", self.port),
+        });
+        pid
+    }
+
+    fn listening(&self) -> Vec<i32> {
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
         let address = format!("0100007F:{:04X}", self.port);
         let sockets = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -524,9 +531,7 @@ impl Server {
             let links = open.filter_map(|fd| fs::read_link(fd.path()).ok());
             links.into_iter().any(|link| inodes.iter().any(|inode| link.as_os_str() == &**inode))
         };
-        let pids: Vec<_> = processes().filter(holds).collect();
-        let [pid] = pids[..] else { panic!("{pids:?} listen on port {}", self.port) };
-        pid
+        processes().filter(holds).collect()
     }
 
     /// The one stamp of this name in the environment of the serving process.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -366,7 +366,6 @@ fn many_spans_to_a_collector_that_asks_for_patience() {
     Export::of(many(SOME, 1000))
         .to(collector.url())
         .over(HttpProtobuf)
-        .within(Duration::from_secs(30))
         .run()
         .failed()
         .in_lines(2)
@@ -464,7 +463,7 @@ fn many_spans(#[values((Grpc, 1), (HttpProtobuf, 100), (HttpJson, 1000))] how: (
         .file(&file)
         .to(collector.url())
         .over(protocol)
-        .within(Duration::from_secs(120))
+        .within(Duration::from_secs(600))
         .by(&[
             python().to_str().unwrap(),
             "-c",
@@ -500,7 +499,7 @@ fn many_spans_in_one_line() {
     let collector = Collector::grpc([GrpcAnswer::ok()]);
     Export::of(many(SOME, 30_000))
         .to(collector.url())
-        .within(Duration::from_secs(120))
+        .within(Duration::from_secs(600))
         .run()
         .succeeded();
     let spans = spans(&collector);
@@ -513,10 +512,10 @@ fn many_spans_in_one_line() {
 fn many_spans_to_nobody() {
     Export::of(many(SOME, 1000))
         .to(format!("http://{}", crate::support::collector::silent()))
+        .in_vain()
         .run()
-        .failed()
+        .was_late("no answer")
         .in_lines(2)
-        .said("no answer within 1000 ms")
         .said("the rest is not sent");
 }
 
@@ -534,12 +533,12 @@ fn later_requests_have_what_is_left() {
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces.url())
         .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics)
-        .within(Duration::from_secs(3))
+        .within(Duration::from_secs(10))
         .run()
         .failed()
         .in_lines(1)
         .said("5 metrics not accepted")
-        .said(", the last of 3000 ms for everything");
+        .said(", the last of 10000 ms for everything");
     assert_eq!(traces.seen().len(), 3);
 }
 
@@ -549,7 +548,7 @@ fn a_batch_that_is_rejected_does_not_stop_the_others() {
     let collector = Collector::grpc([GrpcAnswer::partial(3, "too old"), GrpcAnswer::ok()]);
     Export::of(many(SOME, 1000))
         .to(collector.url())
-        .within(Duration::from_secs(120))
+        .within(Duration::from_secs(600))
         .run()
         .failed()
         .in_lines(1)
@@ -790,9 +789,10 @@ fn a_pipe_is_written_to_as_it_is() {
     file.send(one_request(), soon()).unwrap();
     let late = (0..1000).find_map(|_| file.send(one_request(), Instant::now()).err()).unwrap();
     assert!(late.to_string().ends_with(": not all of it was taken in time"), "{late}");
-    drop(file);
-    let text = std::io::read_to_string(reader).unwrap();
-    assert!(text.lines().next().unwrap().ends_with('}'));
+    // Not to the end of it, which those that other tests fork put off.
+    let mut line = String::new();
+    BufReader::new(reader).read_line(&mut line).unwrap();
+    assert!(line.ends_with("}\n"), "{line}");
 }
 
 #[test]

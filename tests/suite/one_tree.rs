@@ -12,7 +12,7 @@ use rstest::rstest;
 
 use crate::axum_example::EXAMPLE;
 use crate::support::rotel::{Printed, Rotel, python, script};
-use crate::support::toolbox::succeed;
+use crate::support::toolbox::{spawn, succeed};
 
 /// The tree beneath the spans that have no parent: names, deeper ones further in, in the order of
 /// their start.
@@ -106,16 +106,15 @@ impl Drop for Supervisor {
 #[rstest]
 fn python_supervisor_and_rust_server(#[values(Grpc, HttpProtobuf)] protocol: Protocol) {
     let rotel = Rotel::start(&format!("rust-server-{protocol:?}"));
-    let child = Command::new(python())
+    let mut supervisor = Command::new(python());
+    supervisor
         .arg(script("supervisor.py"))
         .arg(&*EXAMPLE)
         .env("NEMO_GYM_OTEL_ENABLED", "1")
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", rotel.url(protocol))
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.as_str())
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let _supervisor = Supervisor(child);
+        .stdin(Stdio::piped());
+    let _supervisor = Supervisor(spawn(&mut supervisor).unwrap());
 
     let spans = rotel.spans(8);
     assert_eq!(

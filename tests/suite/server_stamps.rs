@@ -17,7 +17,7 @@ use proptest::test_runner::{Config, TestRunner};
 use rstest::rstest;
 
 use crate::support::records::{CountedIds, FakeClock, Kept, env, lines, tree};
-use crate::support::toolbox::program;
+use crate::support::toolbox::{program, spawn};
 
 const ENTERED_NS: u64 = 1_000;
 const NOTHING: &[(&str, u64, u64)] = &[];
@@ -425,7 +425,8 @@ struct Python {
 
 impl Python {
     fn new() -> Self {
-        let mut child = Command::new(program("python3", "python3"))
+        let mut python = Command::new(program("python3", "python3"));
+        python
             .args(["-X", "utf8", "-c"])
             .arg(
                 r"
@@ -441,9 +442,8 @@ for line in sys.stdin:
 ",
             )
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        let mut child = spawn(&mut python).unwrap();
         let stdin = child.stdin.take().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdin, stdout }

@@ -1,15 +1,15 @@
 //! `gym-stamp.sh` and `gym-stamp.fish`, sourced by the shells that they are written for.
 
 use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use macro_rules_attribute::apply;
 
 use crate::support::toolbox::{made_once, program, python_venv, succeed};
-use crate::support::{Build, Ended, Run, Seen, command};
+use crate::support::{Build, Ended, Run, Seen, command, write_file};
 
 const STAMP: &str = "NEMO_GYM_STARTUP_SETUP_DONE_NS";
 /// A stamp that an outer launch left behind.
@@ -200,11 +200,8 @@ enum Tool {
 
 impl Tool {
     fn put_into(self, folder: &Path) {
-        let write = |name: &str, mode: u32, content: &[u8]| {
-            let path = folder.join(name);
-            fs::write(&path, content).unwrap();
-            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        };
+        let write =
+            |name: &str, mode: u32, content: &[u8]| write_file(&folder.join(name), mode, content);
         let script = |name: &str, lines: &str| {
             write(name, 0o755, format!("#!/bin/sh\n{lines}\n").as_bytes());
         };

@@ -301,6 +301,7 @@ fn were_a_name_markup_the_policy_would_keep_it_from_doing_anything() {
     page.browser.eval(inject);
     page.browser.settle();
     assert!(page.browser.text("document.title").starts_with("Startup of "));
+    page.browser.wait_for("Network.loadingFailed", |_| true);
     let failed = page.browser.events("Network.loadingFailed");
     let blocked: Vec<_> = failed.iter().map(|it| &it["blockedReason"]).collect();
     assert_eq!(json!(blocked), json!(["csp"]));
@@ -336,8 +337,8 @@ fn ten_thousand_spans_do_not_freeze_it() {
     let longest = page.browser.eval(tasks);
     println!("loaded after {loaded} ms, longest task {longest} ms");
     // Far more than it takes: a busy machine, and still not a page that hangs.
-    assert!(loaded.as_f64().unwrap() < 20_000.0, "{loaded}");
-    assert!(longest.as_f64().unwrap() < 2_000.0, "{longest}");
+    assert!(loaded.as_f64().unwrap() < 60_000.0, "{loaded}");
+    assert!(longest.as_f64().unwrap() < 5_000.0, "{longest}");
     page.was_quiet();
 }
 
@@ -520,8 +521,9 @@ fn it_is_usable_on_a_small_screen_and_looked_at_on_all() {
 fn without_scripts_it_says_what_it_needs() {
     let mut page = Page::of(&startup());
     page.browser.call("Emulation.setScriptExecutionDisabled", json!({"value": true}));
-    page.browser.call("Page.reload", json!({}));
-    page.browser
-        .wait_until("document.body?.innerText.includes('drawing them needs JavaScript') ?? false");
+    // Whoever asks a page for something while it makes room for another gets an error.
+    page.browser.reload();
+    let says = "document.body.innerText.includes('drawing them needs JavaScript')";
+    assert_eq!(page.browser.eval(says), true);
     page.was_quiet();
 }

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use gym_stamp::contract::{SETUP_DONE_NS, SPAWN_NS};
 use macro_rules_attribute::apply;
@@ -464,7 +463,7 @@ fn verbose_in_the_background_of_a_terminal_that_stops_writers(build: Build) {
     let mut terminal = Terminal::new();
     let job = "stty tostop; set -m; \"$@\" & wait $!";
     let run = gym_stamp(build).options(["-v"]).probe().under(["sh", "-c", job, "sh"]);
-    let run = run.on_terminal(&terminal).deadline(Duration::from_secs(30));
+    let run = run.on_terminal(&terminal);
     let seen = compare(&["pid", "parent", "group", "session"], run, Running::wait);
     assert_eq!(seen.fact("tty.foreground"), "0");
     let words = terminal.read();

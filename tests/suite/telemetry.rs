@@ -140,17 +140,18 @@ async fn one_deadline_for_all_of_it() {
     let told = Told::default();
     let url = format!("http://{}", silent());
     let variables =
-        [ON, ("OTEL_EXPORTER_OTLP_ENDPOINT", &*url), ("OTEL_EXPORTER_OTLP_TIMEOUT", "500")];
+        [ON, ("OTEL_EXPORTER_OTLP_ENDPOINT", &*url), ("OTEL_EXPORTER_OTLP_TIMEOUT", "5000")];
     let telemetry = told.telemetry(&variables);
     let started = Instant::now();
     telemetry.emit(records());
     drop(telemetry);
     let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_millis(500), "{elapsed:?}");
-    assert!(elapsed < Duration::from_millis(1500), "{elapsed:?}");
+    assert!(elapsed >= Duration::from_secs(5), "{elapsed:?}");
+    // One after the other would have taken as long.
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
     let words = told.words();
     assert_eq!(words.len(), 2, "{words:?}");
-    assert!(words[0].contains("no answer within 500 ms"), "{words:?}");
+    assert!(words.iter().all(|it| it.contains("no answer within ")), "{words:?}");
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn spans_that_nobody_takes_cost_no_metric() {
         ON,
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &silent),
         ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", &url),
-        ("OTEL_EXPORTER_OTLP_TIMEOUT", "1000"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "5000"),
     ]);
     assert_eq!(telemetry.export(&records()).unwrap_err().len(), 1);
     assert_eq!(metrics.seen().len(), 1);

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use crate::support::records::env;
-use crate::support::toolbox::python_venv;
+use crate::support::toolbox::{python_venv, spawn};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
@@ -113,7 +113,8 @@ fn the_python_sdk_takes_the_same_ones_for_the_same_spans() {
 
 fn python_extracts(texts: &[String]) -> Vec<String> {
     let venv = python_venv("traceparent", &["opentelemetry-api==1.45.2"]);
-    let mut python = Command::new(venv.join("bin/python"))
+    let mut python = Command::new(venv.join("bin/python"));
+    python
         .args(["-X", "utf8", "-c"])
         .arg(
             r"
@@ -128,9 +129,8 @@ for line in sys.stdin.read().split('\n')[:-1]:
 ",
         )
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdout(Stdio::piped());
+    let mut python = spawn(&mut python).unwrap();
     let lines: String = texts.iter().map(|text| format!("{text}\n")).collect();
     let mut stdin = python.stdin.take().unwrap();
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()).unwrap());

@@ -107,8 +107,8 @@ mod tests {
     impl Running {
         fn start(command: &mut Command) -> io::Result<Self> {
             let running = command.spawn().map(Self)?;
-            // An exec is over later for those who look.
-            while proc::command_line(running.pid()).is_empty() {}
+            // An exec is over later for those who look, and the environment comes last.
+            while proc::environ(running.pid())?.is_empty() {}
             Ok(running)
         }
 

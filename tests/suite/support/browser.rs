@@ -59,9 +59,20 @@ impl Browser {
         }
         browser.call("Emulation.setLocaleOverride", json!({"locale": "en-US"}));
         browser.resize(width, height);
-        browser.call("Page.navigate", json!({"url": format!("file://{}", page.display())}));
-        browser.wait_for("Page.loadEventFired");
+        browser.call("Page.setLifecycleEventsEnabled", json!({"enabled": true}));
+        let url = format!("file://{}", page.display());
+        let loader = browser.call("Page.navigate", json!({"url": url}))["loaderId"].take();
+        // The blank page that was there before it may tell of its own load only now.
         browser
+            .wait_for("Page.lifecycleEvent", |it| it["name"] == "load" && it["loaderId"] == loader);
+        browser
+    }
+
+    /// Loads the page again, and waits until that is done.
+    pub fn reload(&mut self) {
+        self.events.retain(|it| it["method"] != "Page.loadEventFired");
+        self.call("Page.reload", json!({}));
+        self.wait_for("Page.loadEventFired", |_| true);
     }
 
     pub fn resize(&mut self, width: u32, height: u32) {
@@ -129,22 +140,14 @@ impl Browser {
         self.eval(&format!("{frame}.then(() => true)"));
     }
 
-    /// Waits until `expression` is true.
-    pub fn wait_until(&mut self, expression: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.eval(expression) != true {
-            assert!(Instant::now() < deadline, "chromium: never {expression}");
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
     /// The events of `method` so far.
     pub fn events(&self, method: &str) -> Vec<&Value> {
         self.events.iter().filter(|it| it["method"] == method).map(|it| &it["params"]).collect()
     }
 
-    fn wait_for(&mut self, method: &str) {
-        if self.events(method).is_empty() {
+    /// Waits for an event of `method`, unless it has come already.
+    pub fn wait_for(&mut self, method: &str, is: impl Fn(&Value) -> bool) {
+        while !self.events(method).into_iter().any(&is) {
             let event = self.until(|it, _| it["method"] == method, method);
             self.events.push(event);
         }

@@ -36,6 +36,8 @@ use tonic::codec::CompressionEncoding;
 use tonic::{Response, Status};
 use tower_service::Service;
 
+use super::toolbox::free_port;
+
 /// What a collector was sent.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -485,7 +487,7 @@ pub fn silent() -> SocketAddr {
 
 /// A port that nobody listens on.
 pub fn closed() -> SocketAddr {
-    listener().1
+    (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
 /// A listener that accepts nobody, and whose queue is full: a connection to it never completes.
@@ -500,7 +502,9 @@ pub fn full_on(ip: Ipv4Addr) -> (SocketAddr, Vec<Box<dyn Send>>) {
     socket.bind(&SocketAddr::from((ip, 0)).into()).unwrap();
     socket.listen(0).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
-    let mut held: Vec<Box<dyn Send>> = vec![Box::new(socket)];
+    // There is room for one, however long that takes.
+    let mut held: Vec<Box<dyn Send>> =
+        vec![Box::new(socket), Box::new(TcpStream::connect(address).unwrap())];
     for _ in 0..16 {
         match TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
             Ok(stream) => held.push(Box::new(stream)),

@@ -10,8 +10,16 @@ use opentelemetry::{KeyValue, SpanId, TraceFlags, TraceId};
 
 use gym_stamp::spans::{SpanRecord, Status};
 
-/// What all of it may be late by, on a machine that is busy with other things.
+use super::toolbox::spawn;
+
+/// Far longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What it may be late by when it has waited for its deadline.
 const SLACK: Duration = Duration::from_secs(2);
+
+/// A deadline that is to pass: long enough for a busy machine to come as far as it can by then.
+const IN_VAIN: Duration = Duration::from_secs(5);
 
 /// A run of `gym-startup export -`, to be.
 pub struct Export {
@@ -23,14 +31,14 @@ pub struct Export {
 }
 
 impl Export {
-    /// Of this input, with a deadline of one second.
+    /// Of this input, with more time than it takes, unless a variable has another.
     pub fn of(input: impl Into<Vec<u8>>) -> Self {
         Self {
             program: vec![env!("CARGO_BIN_EXE_gym-startup").to_owned(), "export".to_owned()],
             args: Vec::new(),
             env: Vec::new(),
             input: input.into(),
-            deadline: Duration::from_secs(1),
+            deadline: PATIENCE,
         }
     }
 
@@ -61,6 +69,11 @@ impl Export {
         self
     }
 
+    /// With a deadline that passes, see [`Ended::was_late`].
+    pub fn in_vain(self) -> Self {
+        self.within(IN_VAIN)
+    }
+
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.push((name.to_owned(), value.into()));
         self
@@ -74,21 +87,23 @@ impl Export {
 
     pub fn run(self) -> Ended {
         let (program, first) = self.program.split_first().unwrap();
+        let has_timeout = self.env.iter().any(|(name, _)| name.ends_with("_TIMEOUT"));
+        let timeout = ["--timeout".to_owned(), self.deadline.as_millis().to_string()];
         let has_file = self.args.first().is_some_and(|arg| !arg.starts_with("--"));
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(first)
             .args(&self.args)
             .args((!has_file).then_some("-"))
-            .args(["--timeout", &self.deadline.as_millis().to_string()])
+            .args(timeout.iter().filter(|_| !has_timeout))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .envs(self.env)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
         let started = Instant::now();
+        let mut child = spawn(&mut command).unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = self.input;
         let feeder = std::thread::spawn(move || stdin.write_all(&input));
@@ -134,6 +149,18 @@ impl Ended {
         assert_eq!(self.status, Some(status), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
         assert!(!self.stderr.contains("panicked"), "{self:?}");
+        assert!(self.elapsed < self.deadline + PATIENCE, "{self:?}");
+        self
+    }
+
+    /// It waited for its deadline, in the middle of this.
+    #[track_caller]
+    pub fn was_late(&self, doing: &str) -> &Self {
+        self.failed().after(self.deadline).said(&format!("{doing} within "));
+        // Some of it may have gone before the clock was read.
+        let told = self.stderr.split(" within ").nth(1).and_then(|it| it.split(" ms").next());
+        let told = Duration::from_millis(told.unwrap_or_default().parse().unwrap());
+        assert!(told <= self.deadline && told > self.deadline / 2, "{self:?}");
         assert!(self.elapsed < self.deadline + SLACK, "{self:?}");
         self
     }
@@ -148,7 +175,7 @@ impl Ended {
     /// It did not wait for its deadline.
     #[track_caller]
     pub fn at_once(&self) -> &Self {
-        assert!(self.elapsed < SLACK, "{self:?}");
+        assert!(self.elapsed < self.deadline, "{self:?}");
         self
     }
 

@@ -11,7 +11,7 @@ use gym_stamp::telemetry::Protocol;
 
 use super::collector::closed;
 use super::export::folder;
-use super::toolbox::python_venv;
+use super::toolbox::{python_venv, spawn};
 
 /// Everything on a loaded machine is done by then.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,26 +46,19 @@ impl Rotel {
         command.args(["-c", "exec \"$0\"/lib/python3*/site-packages/rotel/rotel-agent \"$@\""]);
         command.arg(venv);
         let printed = folder(test).join("printed");
-        // Somebody else may take a port that was just found free.
-        for _ in 0..5 {
-            let (grpc, http) = (closed(), closed());
-            let agent = Command::new(command.get_program())
-                .args(command.get_args())
-                .args(["start", "--exporter", "blackhole", "--debug-log-verbosity", "detailed"])
-                .args(["--debug-log", "traces", "--debug-log", "metrics"])
-                .args(["--otlp-grpc-endpoint", &grpc.to_string()])
-                .args(["--otlp-http-endpoint", &http.to_string()])
-                .stdin(Stdio::null())
-                .stdout(File::create(&printed).unwrap())
-                .stderr(File::create(printed.with_extension("errors")).unwrap())
-                .spawn()
-                .unwrap();
-            let mut rotel = Self { agent, grpc, http, printed: printed.clone() };
-            if rotel.is_up() {
-                return rotel;
-            }
-        }
-        panic!("{}", fs::read_to_string(printed.with_extension("errors")).unwrap());
+        let errors = printed.with_extension("errors");
+        let (grpc, http) = (closed(), closed());
+        command
+            .args(["start", "--exporter", "blackhole", "--debug-log-verbosity", "detailed"])
+            .args(["--debug-log", "traces", "--debug-log", "metrics"])
+            .args(["--otlp-grpc-endpoint", &grpc.to_string()])
+            .args(["--otlp-http-endpoint", &http.to_string()])
+            .stdin(Stdio::null())
+            .stdout(File::create(&printed).unwrap())
+            .stderr(File::create(&errors).unwrap());
+        let mut rotel = Self { agent: spawn(&mut command).unwrap(), grpc, http, printed };
+        assert!(rotel.is_up(), "{}", fs::read_to_string(errors).unwrap());
+        rotel
     }
 
     pub fn url(&self, protocol: Protocol) -> String {

@@ -5,10 +5,15 @@
 use std::fs::{self, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 /// Held for reading from fork to exec, and for writing while a file is written.
 static WRITES: RwLock<()> = RwLock::new(());
@@ -27,13 +32,26 @@ pub fn program(program: &str, package: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{program} is missing: apt-get install {package}"))
 }
 
+/// A port of loopback that nobody listens on, and that nobody is given who does not ask for this one.
+pub fn free_port() -> u16 {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    // Whoever sets it as well, as servers do, may listen there all the same.
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let port = socket.local_addr().unwrap().as_socket().unwrap().port();
+    // As long as it is bound, the system finds the port for nobody else.
+    std::mem::forget(socket);
+    port
+}
+
 /// What runs a program where a name server takes every question and answers none, in namespaces of
 /// its own. `folder` gets a file for it.
 pub fn with_a_silent_name_server(folder: &Path) -> Vec<String> {
     let resolv_conf = folder.join("resolv.conf");
     fs::write(&resolv_conf, "nameserver 192.0.2.1\noptions timeout:30 attempts:5\n").unwrap();
     let unshare = program("unshare", "util-linux").to_str().unwrap().to_owned();
-    let may = Command::new(&unshare).args(["--mount", "--net", "true"]).status().unwrap();
+    let may = spawn(Command::new(&unshare).args(["--mount", "--net", "true"]));
+    let may = may.and_then(|mut child| child.wait()).unwrap();
     assert!(may.success(), "namespaces need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN");
     program("ip", "iproute2");
     // A neighbour that is known but not there: packets to it go, and nothing comes.
@@ -71,13 +89,25 @@ pub fn made_once(name: &str, recipe: &impl Hash, make: impl FnOnce(&Path)) -> Pa
     folder
 }
 
+/// [`succeed`] for a `command` that gets something from a package index, which has bad moments.
+pub fn download(command: &mut Command) -> String {
+    let pauses = [5, 20].map(Duration::from_secs);
+    for pause in pauses {
+        match run(command) {
+            output if output.status.success() => return text(&output.stdout),
+            _ => thread::sleep(pause),
+        }
+    }
+    succeed(command)
+}
+
 /// A venv with exactly these pinned `requirements` (and what they pull in), made once.
 pub fn python_venv(name: &str, requirements: &[&str]) -> PathBuf {
     let python = program("python3", "python3-venv");
     made_once(name, &(&python, requirements), |folder| {
         succeed(Command::new(&python).args(["-m", "venv"]).arg(folder));
         if !requirements.is_empty() {
-            succeed(
+            download(
                 Command::new(folder.join("bin/python"))
                     .args([
                         "-m",
@@ -104,7 +134,8 @@ pub fn write_file(path: &Path, mode: u32, content: &[u8]) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Starts `command`, while no other test's thread has an executable open for writing.
+/// Starts `command`, while no other test's thread has an executable open for writing: the one way
+/// in which tests start anything.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let _nobody_writes = WRITES.read().unwrap_or_else(PoisonError::into_inner);
     command.spawn()
@@ -112,15 +143,23 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
 
 /// Runs `command` to its end, and fails the test with all it said unless its status is 0.
 pub fn succeed(command: &mut Command) -> String {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = spawn(command).and_then(Child::wait_with_output);
-    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = run(command);
     assert!(
         output.status.success(),
         "{command:?}: {}\n{}{}",
         output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
+        text(&output.stdout),
+        text(&output.stderr),
     );
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    text(&output.stdout)
+}
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = spawn(command).and_then(Child::wait_with_output);
+    output.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
