@@ -89,8 +89,8 @@ impl Processes {
         self.by_pid.get(&pid)
     }
 
-    pub fn pids(&self) -> impl Iterator<Item = i32> {
-        self.by_pid.keys().copied()
+    pub fn all(&self) -> impl Iterator<Item = &Process> {
+        self.by_pid.values()
     }
 
     /// What `parent` started, or was left with.

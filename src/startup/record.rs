@@ -241,7 +241,10 @@ impl Seen {
         // A setup that never came to its end has no bar of its own for its steps to stand under.
         let parent = spans.first().map_or(span.span_id, |setup| setup.span_id);
         let unfinished = self.running.iter().map(|step| Stage { end_ns, ..step.clone() });
-        for step in self.steps.iter().cloned().chain(unfinished) {
+        // That a step is over may have been seen before the stamp was, and later than it was set.
+        let setup_end_ns = self.setup_done_ns.unwrap_or(u64::MAX);
+        let steps = self.steps.iter().cloned().chain(unfinished);
+        for step in steps.filter(|step| step.start_ns < setup_end_ns) {
             let mut attributes = attributes.clone();
             attributes.push(KeyValue::new(STAGE, step.name.clone()));
             spans.push(SpanRecord {
@@ -251,7 +254,7 @@ impl Seen {
                 flags: span.flags,
                 name: step.name,
                 start_ns: step.start_ns,
-                end_ns: step.end_ns,
+                end_ns: step.end_ns.min(setup_end_ns),
                 attributes,
                 status: Status::Unset,
             });

@@ -181,18 +181,9 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
         }
         let next = looks.next.into_std();
         loop {
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                let last_look = match last_look {
-                    None | Some(Unready::Nobody(_)) if awaited_ns.is_some() => {
-                        Some(Unready::Silent)
-                    }
-                    last_look => last_look,
-                };
-                return Ok(Outcome::TimedOut { at_ns: SystemClock.now_ns(), last_look });
-            }
             let until = deadline.map_or(next, |deadline| next.min(deadline));
-            let message = inbox.recv_timeout(until.saturating_duration_since(now));
+            // What came in time is heard, however late it is by now.
+            let message = inbox.recv_timeout(until.saturating_duration_since(Instant::now()));
             match message {
                 Ok(Message::Answer { at_ns, answer: Answer::Counts }) => {
                     // Its stamps may be younger than the last look.
@@ -231,6 +222,15 @@ fn wait(plan: &Plan, target: &mut Target, inbox: &Receiver<Message>) -> Result<O
                 }
                 Ok(Message::Signal(Signal::SIGCHLD) | Message::Again { .. }) => {}
                 Ok(Message::Signal(signal)) => return Ok(Outcome::Interrupted(signal)),
+                Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    let last_look = match last_look {
+                        None | Some(Unready::Nobody(_)) if awaited_ns.is_some() => {
+                            Some(Unready::Silent)
+                        }
+                        last_look => last_look,
+                    };
+                    return Ok(Outcome::TimedOut { at_ns: SystemClock.now_ns(), last_look });
+                }
                 Err(_) if Instant::now() >= next => break,
                 Err(_) => {}
             }
@@ -324,5 +324,32 @@ fn wait_for_exporter(exporter: nix::unistd::Pid, limit: Duration, inbox: &Receiv
         };
         kill(exporter, Signal::SIGKILL).unwrap_or_default();
         return say(format_args!("nothing was exported: {why}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_there_when_the_time_is_over_counts() -> Result<(), String> {
+        let plan = Plan {
+            ready: Ready::parse("tcp://127.0.0.1:9", None, Path::new("/"))?,
+            pid: None,
+            name: None,
+            server_type: None,
+            timeout: Some(Duration::ZERO),
+            out: None,
+            quiet: true,
+        };
+        let (sender, inbox) = channel();
+        sender.send(Message::Answer { at_ns: 1, answer: Answer::Counts }).unwrap_or_default();
+        let outcome = wait(&plan, &mut Target::new(&plan)?, &inbox)?;
+        assert_eq!(outcome, Outcome::Already { proxy: None });
+        let outcome = wait(&plan, &mut Target::new(&plan)?, &inbox)?;
+        assert!(matches!(outcome, Outcome::TimedOut { .. }), "{outcome:?}");
+        Ok(())
     }
 }

@@ -162,7 +162,7 @@ fn sleeping(environments: &[String]) -> String {
     let count = environments.len();
     script
         + &format!(
-            "until [ $(grep -las ^sleep /proc/[0-9]*/cmdline | grep -c .) = {count} ]; do :; done; exec \"$@\""
+            "until [ $(grep -las NEMO_GYM_STARTUP_ /proc/[0-9]*/environ | grep -c .) = {count} ]; do :; done; exec \"$@\""
         )
 }
 

@@ -10,8 +10,9 @@ use nix::sys::signal::Signal;
 use rstest::rstest;
 use socket2::{Domain, Socket, Type};
 
-use crate::support::startup::{attribute, free_port, serve, startup};
-use crate::support::without_reader;
+use crate::support::startup::{SERVING, attribute, free_port, serve, startup};
+use crate::support::toolbox::program;
+use crate::support::{now_ns, without_reader};
 
 #[test]
 fn all_ready() {
@@ -131,18 +132,28 @@ fn the_last_words_of_one_that_ends_early_are_told() {
 #[case::only_503("status=503")]
 #[case::only_502("status=502")]
 fn not_ready_in_time(#[case] options: &str) {
+    let late = startup().serves("late", options).args(["--timeout", "2s"]);
+    let trace = late.run().exits(124).outcome("timeout").trace();
+    let late = trace.only("gym.startup.server");
+    assert_eq!(attribute(late, "nemo.gym.startup.outcome"), "timeout");
+}
+
+#[test]
+fn one_that_is_ready_while_another_is_not_is_recorded_so() {
     let over = startup()
         .serves("ready", "")
-        .serves("late", options)
-        .args(["--timeout", "2s"])
-        .run()
-        .exits(124)
-        .outcome("timeout");
+        .serves("late", "after=1000")
+        .spawn()
+        .until_it_says("gym-startup: ready: ready after ")
+        .signal(Signal::SIGTERM)
+        .wait()
+        .exits(143)
+        .outcome("interrupted");
     let trace = over.trace();
     let outcome = |server| {
         attribute(trace.of_server(server, "gym.startup.server"), "nemo.gym.startup.outcome")
     };
-    assert_eq!(outcome("late"), "timeout");
+    assert_eq!(outcome("late"), "interrupted");
     assert_eq!(outcome("ready"), "ready");
 }
 
@@ -169,10 +180,14 @@ fn one_that_takes_connections_and_stays_silent(#[case] timeout: &str) {
 
 #[test]
 fn unready_answers_are_waited_out() {
-    let over = startup().serves("one", "for=1").args(["--exit-when-ready"]).run().exits(0);
-    let trace = over.trace();
-    let took = crate::support::startup::duration_ms(trace.only("gym.startup.server"));
-    assert!(took >= 1000.0, "{took} ms");
+    let started = startup()
+        .serves("one", "until=go")
+        .args(["--exit-when-ready"])
+        .spawn()
+        .until_it_says("one: answers 503: not ready yet\n");
+    let before_ns = now_ns();
+    let over = started.write("go").wait().exits(0);
+    assert!(over.trace().only("gym.startup.server").end_time_unix_nano > before_ns);
 }
 
 #[test]
@@ -189,7 +204,7 @@ fn a_signal_before_ready(#[case] signal: Signal) {
     startup()
         .serves("one", "after=100")
         .spawn()
-        .until(1, "serve.py")
+        .until(1, SERVING)
         .signal(signal)
         .wait()
         .exits(128 + signal as i32)
@@ -220,7 +235,7 @@ fn what_nohup_ignores_stays_ignored() {
         .recorded()
         .signal(Signal::SIGHUP);
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(started.processes_with("serve.py").len(), 1);
+    assert_eq!(started.processes_with(SERVING).len(), 1);
     started.signal(Signal::SIGTERM).wait().exits(143);
 }
 
@@ -275,9 +290,12 @@ fn the_stubborn_are_killed_when_their_grace_is_over() {
 #[test]
 fn a_server_that_ends_later_ends_the_fleet() {
     startup()
-        .serves("one", "ends=1")
+        .serves("one", "ends=end")
         .serves("two", "")
-        .run()
+        .spawn()
+        .recorded()
+        .write("end")
+        .wait()
         .exits(1)
         .outcome("ready")
         .says(&["one", "4"]);
@@ -286,9 +304,12 @@ fn a_server_that_ends_later_ends_the_fleet() {
 #[test]
 fn a_server_that_was_ready_and_ends_while_others_start_is_told_so() {
     let over = startup()
-        .serves("one", "ends=3")
+        .serves("one", "ends=end")
         .serves("two", "after=1000")
-        .run()
+        .spawn()
+        .until_it_says("gym-startup: one: ready after ")
+        .write("end")
+        .wait()
         .exits(1)
         .outcome("failed")
         .says(&["one exited with status 4 before all were ready"]);
@@ -325,9 +346,12 @@ fn then_has_our_input_and_group_and_none_of_the_contract() {
 #[test]
 fn then_is_ended_with_the_fleet() {
     startup()
-        .serves("one", "ends=1")
+        .serves("one", "ends=end")
         .args(["--then", "sleep 100", "--grace", "2s"])
-        .run()
+        .spawn()
+        .until(1, "sleep\u{0}100")
+        .write("end")
+        .wait()
         .exits(1)
         .within(30);
     startup()
@@ -356,12 +380,36 @@ fn a_port_that_somebody_else_answers_on() {
     assert!(over.trace().named("gym.startup.server").is_empty());
 }
 
+/// Pids begin anew when they have come to their end.
+#[test]
+fn who_was_there_first_is_named_whatever_the_number_of_what_it_forked() {
+    let port = free_port();
+    let holder = format!(
+        "import os, socket, time\n\
+         taken = socket.create_server((\"127.0.0.1\", {port}))\n\
+         time.sleep(0.1)\n\
+         open(\"/proc/sys/kernel/ns_last_pid\", \"w\").write(\"499\")\n\
+         if os.fork(): open(\"taken\", \"w\")\n\
+         time.sleep(1000)\n"
+    );
+    let script = "echo 999 >/proc/sys/kernel/ns_last_pid; python3 -S -c \"$0\" & \
+                  until [ -e taken ]; do sleep 0.01; done; exec \"$@\"";
+    let unshare = program("unshare", "util-linux");
+    let namespace = [unshare.to_str().unwrap(), "-pf", "--mount-proc", "--kill-child"];
+    startup()
+        .with(|run| run.under(namespace).under(["bash", "-c", script, &holder]))
+        .server("one", &serve(port, ""), &format!("http://127.0.0.1:{port}/"), "")
+        .run()
+        .exits(1)
+        .says(&["nothing was started", "python3 (process 1000)"]);
+}
+
 #[test]
 fn a_server_that_listens_elsewhere() {
     let port = free_port();
     startup()
         .server("one", &serve(port, ""), &format!("http://127.0.0.1:{}/", free_port()), "")
-        .args(["--timeout", "3s"])
+        .args(["--timeout", "6s"])
         .run()
         .exits(124)
         .outcome("timeout")

@@ -26,7 +26,8 @@ fn lines_come_as_they_were_written() {
         ends_after(r"printf 'out\n'; printf 'err\n' >&2; printf '\xff\x00\xfe\n\npart'").run();
     let over = over.exits(1);
     assert_eq!(over.ended.stdout, b"(one) out\n(one) \xff\x00\xfe\n(one) \n(one) part\n");
-    assert!(over.ended.stderr.starts_with(b"(one) err\n"), "{}", over.ended);
+    // Before or after our own words.
+    assert!(over.ended.stderr_text().lines().any(|line| line == "(one) err"), "{}", over.ended);
 }
 
 #[test]
@@ -39,7 +40,7 @@ for i in range(50):
         time.sleep(0.001)
 \"";
     let one = format!("{command}; while [ ! -e done ]; do sleep 0.05; done");
-    let two = format!("{command}; touch done; sleep 5");
+    let two = format!("{command}; touch done; sleep 1000");
     let over = startup()
         .args(["--quiet"])
         .server("one", &one, "tcp://127.0.0.1:9", "")
@@ -113,13 +114,16 @@ fn whoever_reads_nothing_loses_output_and_is_told() {
     over.says(&["bytes"]);
 }
 
-/// Takes what comes, but not at once: what is written waits for it all the time.
+/// Takes what comes, but not at once: what is written waits for it. Not to the end, which is not
+/// waited for as long as that takes on a busy machine.
 fn slowly(mut reader: PipeReader) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let (mut all, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
         while let Ok(length @ 1..) = reader.read(&mut chunk) {
             all.extend(&chunk[..length]);
-            thread::sleep(Duration::from_millis(2));
+            if all.len() < 10_000_000 {
+                thread::sleep(Duration::from_millis(2));
+            }
         }
         all
     })
@@ -255,7 +259,6 @@ fn exporting(to: SocketAddr) -> Startup {
         .serves("one", "")
         .args(["--exit-when-ready"])
         .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{to}"))
-        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")
 }
 
 #[rstest]
@@ -325,9 +328,9 @@ fn no_collector_changes_anything(
         startup()
             .one("tcp://127.0.0.1:9", &["bash", "-c", "exit 3"])
             .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{to}"))
-            .var("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")
     };
-    run.var("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    run.var("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")
+        .var("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         .run()
         .exits(status)
         .outcome(if status == 0 { "ready" } else { "failed" })
@@ -364,7 +367,7 @@ fn an_exporter_that_crashes_or_hangs_changes_nothing(
     #[values(Signal::SIGABRT, Signal::SIGSTOP)] signal: Signal,
 ) {
     let (listener, address) = listener();
-    let started = exporting(address).spawn();
+    let started = exporting(address).var("OTEL_EXPORTER_OTLP_TIMEOUT", "5000").spawn();
     let connection = listener.accept().unwrap();
     let [exporter] = started.processes_with("export\0-")[..] else { panic!("no exporter") };
     kill(Pid::from_raw(exporter), signal).unwrap();
@@ -378,7 +381,7 @@ fn an_exporter_at_work_does_not_hold_up_the_servers_end() {
     let started = startup()
         .serves("one", "")
         .var("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", silent()))
-        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "5000")
+        .var("OTEL_EXPORTER_OTLP_TIMEOUT", "8000")
         .spawn()
         .recorded()
         .signal(Signal::SIGTERM)

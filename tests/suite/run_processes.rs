@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
 
-use crate::support::startup::{Started, Startup, free_port, serve, startup};
+use crate::support::startup::{SERVING, Started, Startup, free_port, serve, startup};
 use crate::support::toolbox::{program, python_venv, with_a_silent_name_server};
 use crate::support::{Terminal, now_ns};
 
@@ -48,7 +48,8 @@ fn what_the_front_itself_started_does_not_outlive_it() {
     let started = with_strays()
         .args(["--then", "sleep 1000 & sleep 1000"])
         .spawn()
-        .until(4, "sleep\u{0}1000");
+        .until(4, "sleep\u{0}1000")
+        .until_the_keeper_went_on();
     let front = started.pid();
     started.all_gone_after(Signal::SIGKILL, front);
 }
@@ -58,15 +59,14 @@ fn what_the_front_started_and_let_go_of_does_not_outlive_it() {
     let started = with_strays()
         .args(["--then", "(setsid sleep 1000 &); (sleep 1000 &); exec sleep 1000"])
         .spawn()
-        .until(5, "sleep\u{0}1000");
-    // The longest pause between two looks, and more.
-    thread::sleep(Duration::from_secs(3));
+        .until(5, "sleep\u{0}1000")
+        .until_the_keeper_went_on();
     let front = started.pid();
     started.all_gone_after(Signal::SIGKILL, front);
 }
 
 fn unready() -> Started {
-    startup().serves("one", "after=1000").spawn().until(1, "serve.py")
+    startup().serves("one", "after=1000").spawn().until(1, SERVING)
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn nothing_outlives_a_front_that_is_stopped_and_killed() {
     let started = with_strays().spawn().recorded().signal(Signal::SIGSTOP);
     started.running.wait_stopped();
     thread::sleep(Duration::from_millis(200));
-    assert_eq!(started.processes_with("serve.py").len(), 1, "stopped is not ended");
+    assert_eq!(started.processes_with(SERVING).len(), 1, "stopped is not ended");
     let front = started.pid();
     started.all_gone_after(Signal::SIGKILL, front);
 }
@@ -88,11 +88,8 @@ fn a_keeper_that_is_stopped_does_not_keep_the_servers_from_ending() {
 
 #[test]
 fn a_keeper_that_is_stopped_does_not_keep_a_timeout_from_coming() {
-    let started = startup()
-        .serves("one", "after=1000")
-        .args(["--timeout", "3s"])
-        .spawn()
-        .until(1, "serve.py");
+    let started =
+        startup().serves("one", "after=1000").args(["--timeout", "10s"]).spawn().until(1, SERVING);
     kill(Pid::from_raw(started.keeper()), Signal::SIGSTOP).unwrap();
     started
         .wait()
@@ -104,14 +101,15 @@ fn a_keeper_that_is_stopped_does_not_keep_a_timeout_from_coming() {
 #[test]
 fn servers_of_a_stopped_front_go_on_and_their_readiness_is_seen_in_time() {
     let started = startup()
-        .serves("one", "after=0.5")
-        .args(["--timeout", "4s"])
+        .serves("one", "when=stopped")
+        .args(["--timeout", "10s"])
         .spawn()
-        .until(1, "serve.py")
+        .until(1, SERVING)
         .signal(Signal::SIGSTOP);
     started.running.wait_stopped();
+    let started = started.write("stopped");
     // For longer than the keeper may be silent.
-    thread::sleep(Duration::from_secs(5));
+    thread::sleep(Duration::from_secs(11));
     let continued_ns = now_ns();
     let over = started
         .signal(Signal::SIGCONT)
@@ -147,10 +145,13 @@ fn what_a_log_pipeline_keeps_alive_is_ended() {
 fn a_server_that_daemonises_is_the_server() {
     let port = free_port();
     let command =
-        format!("({} >/dev/null 2>&1 &)", serve(port, "ends=3").replace("exec", "setsid"));
+        format!("({} >/dev/null 2>&1 &)", serve(port, "ends=end").replace("exec", "setsid"));
     startup()
         .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
-        .run()
+        .spawn()
+        .recorded()
+        .write("end")
+        .wait()
         .exits(1)
         .outcome("ready")
         .says(&["one exited with status 4 after all were ready"]);
@@ -170,6 +171,35 @@ fn a_daemon_that_ends_is_told_of_with_its_own_status() {
             .outcome("failed")
             .says(&["one exited with status 3 before it was ready"]);
     }
+}
+
+/// Its launch process has been waited for then, and its output, which the server holds open, not.
+#[test]
+fn a_daemon_that_answers_when_its_launch_has_just_ended_is_asked_again() {
+    let port = free_port();
+    let daemon = format!(
+        "import os, socket, sys, time\n\
+         listener = socket.create_server((\"127.0.0.1\", {port}))\n\
+         while True:\n \
+         connection, _ = listener.accept()\n \
+         connection.recv(65536)\n \
+         open(\"asked\", \"w\")\n \
+         while os.path.exists(\"/proc/\" + sys.argv[1]): time.sleep(0.001)\n \
+         connection.sendall(b\"HTTP/1.1 200 x\\r\\nContent-Length: 0\\r\\n\\r\\n\")\n \
+         connection.close()\n"
+    );
+    startup()
+        .with(|run| run.file("daemon.py", 0o644, daemon))
+        .server(
+            "one",
+            "setsid python3 -S daemon.py $$ & until [ -e asked ]; do sleep 0.01; done",
+            &format!("http://127.0.0.1:{port}/"),
+            "",
+        )
+        .args(["--exit-when-ready", "--timeout", "20s"])
+        .run()
+        .exits(0)
+        .outcome("ready");
 }
 
 /// A launch that leaves a server which has kept nothing of it but what the test needs; until `forgets`
@@ -208,23 +238,32 @@ fn a_daemon_that_lost_its_environment_is_told_of_among_several_servers() {
 
 #[test]
 fn a_daemon_that_loses_its_environment_when_its_launch_is_over_is_still_the_server() {
-    let [port, other] = [free_port(), free_port()];
-    let when_over = "while [ -e /proc/$$ ]; do sleep 0.02; done; sleep 1";
-    let command = forgetful_daemon(when_over, &serve(port, "after=2").replace("exec ", ""));
-    // Whenever the keeper reaps a process, it looks which daemons are left.
-    let orphans = "for i in $(seq 6); do (sleep $i &); done";
-    startup()
+    let port = free_port();
+    let when_over = "while [ -e /proc/$$ ]; do sleep 0.02; done; touch over; \
+                     until [ -e forget ]; do sleep 0.02; done";
+    let daemon = format!("bash -c 'touch forgotten; {}'", serve(port, "when=listen"));
+    let command = forgetful_daemon(when_over, &daemon);
+    let started = startup()
         .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
-        .server(
-            "two",
-            &format!("{orphans}; {}", serve(other, "")),
-            &format!("http://127.0.0.1:{other}/"),
-            "",
-        )
-        .args(["--exit-when-ready"])
-        .run()
-        .exits(0)
-        .outcome("ready");
+        .server("two", "(sleep 1000 &); exec sleep 999", "unix:two.sock", "")
+        .args(["--timeout", "60s"])
+        .spawn()
+        .until_there_is("over")
+        .until_the_keeper_went_on()
+        .write("forget")
+        .until_there_is("forgotten");
+    // Whenever the keeper reaps a process, it looks which daemons are left.
+    let [orphan] = started.processes_with("sleep\u{0}1000")[..] else { panic!("no orphan") };
+    kill(Pid::from_raw(orphan), Signal::SIGKILL).unwrap();
+    started
+        .until(0, "sleep\u{0}1000")
+        .until_the_keeper_went_on()
+        .write("listen")
+        .until_it_says("gym-startup: one: ready after ")
+        .signal(Signal::SIGTERM)
+        .wait()
+        .exits(143)
+        .outcome("interrupted");
 }
 
 #[test]
@@ -236,12 +275,12 @@ fn orphans_are_reaped() {
         .spawn()
         .recorded();
     let keeper = started.keeper();
-    let children = || -> usize {
+    let zombies = || -> usize {
         let all = fs::read_dir("/proc").unwrap().flatten();
         let stats = all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
         stats.filter(|stat| stat.contains(&format!(" Z {keeper} "))).count()
     };
-    assert_eq!(children(), 0, "zombies");
+    started.running.wait_until(|| started.processes_with("sleep").is_empty() && zombies() == 0);
     started.signal(Signal::SIGTERM).wait().exits(143);
 }
 
@@ -440,9 +479,17 @@ fn ctrl_z_stops_the_front_and_no_server() {
     let mut text = String::new();
     answer.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-    fs::write(started.folder().join("go-on"), "").unwrap();
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(started.processes_with("serve.py").len(), 1);
+    let started = started.write("go-on");
+    // The terminal is the front's again: no more that of the shell, or of what that waits with.
+    let of_run = started.processes_with("gym-startup\u{0}run");
+    let front = of_run.into_iter().find(|&pid| pid != started.pid()).unwrap();
+    started.running.wait_until(|| {
+        let stat = fs::read_to_string(format!("/proc/{front}/stat")).unwrap();
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let (group, of_terminal) = (fields[2], fields[5]);
+        group == of_terminal
+    });
+    assert_eq!(started.processes_with(SERVING).len(), 1);
     terminal.write("\x03");
     // What it shows has to be read, or the terminal fills up.
     started.running.wait_until(|| {

@@ -1,10 +1,13 @@
 //! What `gym-startup run` sees of servers from outside: readiness, stamps, what ran in setup.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rstest::rstest;
 
 use crate::support::Run;
 use crate::support::certificates::Authority;
 use crate::support::startup::{Startup, Trace, attribute, duration_ms, free_port, serve, startup};
+use crate::support::toolbox::program;
 
 fn until_ready(startup: Startup) -> Trace {
     startup.args(["--exit-when-ready"]).run().exits(0).outcome("ready").trace()
@@ -80,9 +83,15 @@ fn never_through_a_proxy() {
 fn the_stamp_parts_setup_from_start() {
     let port = free_port();
     let command =
-        format!("sleep 0.5; exec ./gym-stamp {}", serve(port, "after=0.4").replace("exec ", ""));
-    let trace =
-        until_ready(startup().server("one", &command, &format!("http://127.0.0.1:{port}/"), ""));
+        format!("sleep 1000; exec ./gym-stamp {}", serve(port, "after=0.4").replace("exec ", ""));
+    let started = startup()
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .spawn()
+        .until_it_says("one: sleep is running\n");
+    let [sleep] = started.processes_with("sleep\u{0}1000")[..] else { panic!("no sleep") };
+    kill(Pid::from_raw(sleep), Signal::SIGKILL).unwrap();
+    let trace = started.wait().exits(0).outcome("ready").trace();
     let server = trace.only("gym.startup.server");
     let setup = trace.of_server("one", "gym.startup.server.venv_setup");
     let start = trace.of_server("one", "gym.startup.server.server_start");
@@ -93,52 +102,84 @@ fn the_stamp_parts_setup_from_start() {
     assert_eq!(setup.start_time_unix_nano, server.start_time_unix_nano);
     assert_eq!(setup.end_time_unix_nano, start.start_time_unix_nano);
     assert_eq!(start.end_time_unix_nano, server.end_time_unix_nano);
-    assert!(duration_ms(setup) >= 500.0, "{setup:?}");
+    assert!(duration_ms(setup) >= 200.0, "{setup:?}");
     assert!(duration_ms(start) >= 400.0, "{start:?}");
     let [sleep] = trace.children(setup)[..] else { panic!("{:#?}", trace.spans) };
     assert_eq!(sleep.name, "sleep");
-    assert!(duration_ms(sleep) >= 400.0, "{sleep:?}");
+    assert!(duration_ms(sleep) >= 200.0, "{sleep:?}");
+}
+
+#[test]
+fn what_is_seen_to_be_over_when_the_stamp_is_already_set_ends_with_it() {
+    let port = free_port();
+    let command = format!(
+        "tail -f /dev/null & until [ -e set ]; do sleep 0.01; done; done=$(date +%s%N); touch done; wait; \
+         until [ -e go ]; do sleep 0.01; done; \
+         NEMO_GYM_STARTUP_SETUP_DONE_NS=$done {}",
+        serve(port, "")
+    );
+    let started = startup()
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .spawn()
+        .until_it_says("one: tail is running\n")
+        .write("set")
+        .until_there_is("done");
+    let [tail] = started.processes_with("tail\u{0}-f")[..] else { panic!("no tail") };
+    kill(Pid::from_raw(tail), Signal::SIGKILL).unwrap();
+    let over = started.until_it_says("one: tail took ").write("go").wait().exits(0);
+    let trace = over.trace();
+    let setup = trace.of_server("one", "gym.startup.server.venv_setup");
+    assert_eq!(trace.only("tail").end_time_unix_nano, setup.end_time_unix_nano);
 }
 
 #[test]
 fn two_servers_of_one_folder_have_their_own_stages() {
     let ports = [free_port(), free_port()];
-    let command = |port, pause: &str| {
-        format!("sleep {pause}; exec ./gym-stamp {}", serve(port, "").replace("exec ", ""))
-    };
     let ready = |port: u16| format!("http://127.0.0.1:{port}/");
-    let trace = until_ready(
-        startup().server("one", &command(ports[0], "0.2"), &ready(ports[0]), "").server(
-            "two",
-            &command(ports[1], "1.2"),
-            &ready(ports[1]),
-            "",
-        ),
+    let one = format!("exec ./gym-stamp bash -c 'touch one; {}'", serve(ports[0], ""));
+    let two = format!(
+        "until [ -e one ]; do sleep 0.01; done; sleep 0.2; exec ./gym-stamp {}",
+        serve(ports[1], "").replace("exec ", "")
     );
-    let setup = |name| duration_ms(trace.of_server(name, "gym.startup.server.venv_setup"));
-    assert!(setup("one") >= 200.0 && setup("two") >= 1200.0);
-    assert!(setup("one") < setup("two"));
+    let trace = until_ready(startup().server("one", &one, &ready(ports[0]), "").server(
+        "two",
+        &two,
+        &ready(ports[1]),
+        "",
+    ));
+    let setup = |name| trace.of_server(name, "gym.startup.server.venv_setup");
+    let (one, two) = (setup("one").end_time_unix_nano, setup("two").end_time_unix_nano);
+    assert!(two >= one + 200_000_000, "{:#?}", trace.spans);
 }
 
 #[test]
 fn what_ran_in_setup_is_told_by_its_name_and_never_by_its_arguments() {
     let port = free_port();
-    let fake = "#!/usr/bin/env python3\nimport time\ntime.sleep(0.7)\n";
+    let wait = "import os, time\nwhile not os.path.exists(os.environ['UNTIL']): time.sleep(0.01)\n";
     let command = format!(
-        "./bin/uv --quiet secret; ./bin/uv pip install --index-url https://user:secret@host x; \
-         ./bin/git clone https://secret@host; python3 -c 'import time; time.sleep(0.7)' secret; \
+        "UNTIL=1 ./bin/uv --quiet secret; \
+         UNTIL=2 ./bin/uv pip install --index-url https://user:secret@host x; \
+         UNTIL=3 ./bin/git clone https://secret@host; \
+         UNTIL=4 python3 -c \"{wait}\" secret; \
          true; exec ./gym-stamp {}",
         serve(port, "").replace("exec ", "")
     );
+    let fake = format!("#!{}\n{wait}", program("python3", "python3").display());
     let mut startup = startup();
     for tool in ["uv", "git"] {
-        startup = startup.with(|run| run.file(format!("bin/{tool}"), 0o755, fake));
+        startup = startup.with(|run| run.file(format!("bin/{tool}"), 0o755, &fake));
     }
-    let over = startup
+    let mut started = startup
         .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
         .args(["--exit-when-ready"])
-        .run()
-        .exits(0);
+        .spawn();
+    for (until, name) in
+        [("1", "uv"), ("2", "uv pip install"), ("3", "git clone"), ("4", "python3")]
+    {
+        started = started.until_it_says(&format!("one: {name} is running\n")).write(until);
+    }
+    let over = started.wait().exits(0);
     let trace = over.trace();
     let setup = trace.of_server("one", "gym.startup.server.venv_setup");
     let mut steps = trace.children(setup);
@@ -182,32 +223,45 @@ fn short_steps_are_seen_on_a_crowded_machine() {
 #[test]
 fn waiting_for_a_lock_is_told_from_work() {
     let port = free_port();
-    let lock = "import fcntl, sys, time\nf = open('lock', 'w')\nfcntl.flock(f, fcntl.LOCK_EX)\n\
-                open('locked', 'w')\ntime.sleep(1.5)\n";
+    let lock = "import fcntl, os, sys, time\nf = open('lock', 'w')\n\
+                fcntl.flock(f, fcntl.LOCK_EX)\nopen('locked', 'w')\n\
+                while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n";
+    // A known name tells the one from the other.
     let command = format!(
-        "python3 lock.py & while [ ! -e locked ]; do sleep 0.01; done; \
-         python3 lock.py; exec ./gym-stamp {}",
+        "python3 lock.py one & while [ ! -e locked ]; do sleep 0.01; done; \
+         python3 uv other; exec ./gym-stamp {}",
         serve(port, "").replace("exec ", "")
     );
-    let trace = until_ready(startup().with(|run| run.file("lock.py", 0o644, lock)).server(
-        "one",
-        &command,
-        &format!("http://127.0.0.1:{port}/"),
-        "",
-    ));
-    assert_eq!(trace.named("python3, waiting for a lock").len(), 1, "{:#?}", trace.spans);
-    assert!(trace.named("python3").len() >= 2, "{:#?}", trace.spans);
+    let over = startup()
+        .with(|run| run.file("lock.py", 0o644, lock).file("uv", 0o644, lock))
+        .server("one", &command, &format!("http://127.0.0.1:{port}/"), "")
+        .args(["--exit-when-ready"])
+        .spawn()
+        .until_it_says("one: uv, waiting for a lock is running\n")
+        .write("one")
+        .until_it_says("one: uv is running\n")
+        .write("other")
+        .wait()
+        .exits(0)
+        .outcome("ready");
+    let trace = over.trace();
+    assert_eq!(trace.named("uv, waiting for a lock").len(), 1, "{:#?}", trace.spans);
+    for name in ["python3", "uv"] {
+        assert!(!trace.named(name).is_empty(), "{name}: {:#?}", trace.spans);
+    }
 }
 
 #[test]
 fn a_setup_that_never_ends_shows_what_it_was_at() {
     let ready = format!("tcp://127.0.0.1:{}", free_port());
     let over = startup()
-        .server("one", "sleep 100; true", &ready, "")
-        .args(["--timeout", "1s"])
-        .run()
-        .exits(124)
-        .outcome("timeout");
+        .server("one", "sleep 1000; true", &ready, "")
+        .spawn()
+        .until_it_says("one: sleep is running\n")
+        .signal(Signal::SIGTERM)
+        .wait()
+        .exits(143)
+        .outcome("interrupted");
     let trace = over.trace();
     let server = trace.only("gym.startup.server");
     let [step] = trace.children(server)[..] else { panic!("{:#?}", trace.spans) };

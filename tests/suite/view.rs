@@ -1,21 +1,18 @@
 //! What a run looks like, on a terminal and elsewhere.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::fs;
 
 use rstest::rstest;
 
+use crate::support::startup::free_port;
 use crate::support::{Ended, Run, Terminal, command};
 
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
-/// A server that says a word, and is ready a moment later.
+/// A server that says a word, and is ready a moment after there is a file `heard`.
 fn gym_startup(term: &str, args: &[&str]) -> Run {
     let port = free_port();
     let path = std::env::var("PATH").unwrap();
     let serve = format!(
-        "echo a word; sleep 0.5; exec python3 -c \"import http.server as http; http.HTTPServer(\
+        "echo a word; until [ -e heard ]; do sleep 0.05; done; exec python3 -c \"import http.server as http; http.HTTPServer(\
          ('127.0.0.1', {port}), http.SimpleHTTPRequestHandler).serve_forever()\""
     );
     command(env!("CARGO_BIN_EXE_gym-startup"))
@@ -26,15 +23,24 @@ fn gym_startup(term: &str, args: &[&str]) -> Run {
         .args(["--", "bash", "-c", &serve])
 }
 
+/// Where nobody waits for the word.
+fn heard(run: Run) -> Run {
+    run.file("heard", 0o644, "")
+}
+
 /// All that a run writes to a terminal, and how it ended.
 fn on_terminal(run: Run) -> (String, Ended) {
     let mut terminal = Terminal::new();
     let running = run.on_terminal(&terminal).spawn();
+    let heard = running.folder().join("heard");
     let mut bytes = Vec::new();
     // A terminal that nobody reads fills up, and its writers wait.
     running.wait_until(|| {
         bytes.extend(terminal.read());
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", running.pid())).unwrap();
+        if bytes.windows(WORD.len()).any(|it| it == WORD.as_bytes()) {
+            fs::write(&heard, "").unwrap();
+        }
+        let stat = fs::read_to_string(format!("/proc/{}/stat", running.pid())).unwrap();
         stat.rsplit(')').next().unwrap().starts_with(" Z")
     });
     bytes.extend(terminal.read());
@@ -49,6 +55,7 @@ fn screen(text: &str) -> String {
     terminal.screen().contents()
 }
 
+const WORD: &str = "a word";
 const UP: &str = "\r\x1b[2A";
 
 #[test]
@@ -93,8 +100,11 @@ fn whoever_does_not_want_colours_gets_no_escapes(#[case] run: Run) {
 
 #[test]
 fn elsewhere_it_is_lines_on_stderr_in_the_characters_of_the_locale() {
-    let ended =
-        gym_startup("xterm", &[]).var("LC_ALL", "C").run().exits(0).prints("(reward) a word\n");
+    let ended = heard(gym_startup("xterm", &[]))
+        .var("LC_ALL", "C")
+        .run()
+        .exits(0)
+        .prints("(reward) a word\n");
     let text = ended.stderr_text();
     assert!(text.is_ascii(), "{ended}");
     for words in ["reward: launched as process ", "reward: ready after ", "\n|- reward "] {
@@ -104,6 +114,7 @@ fn elsewhere_it_is_lines_on_stderr_in_the_characters_of_the_locale() {
 
 #[test]
 fn quiet_is_the_servers_output_alone() {
-    let ended = gym_startup("xterm", &["--quiet"]).run().exits(0).prints("(reward) a word\n");
+    let ended = heard(gym_startup("xterm", &["--quiet"]));
+    let ended = ended.run().exits(0).prints("(reward) a word\n");
     assert!(!ended.stderr_text().contains("gym-startup"), "{ended}");
 }

@@ -42,11 +42,12 @@ impl Keeper {
     pub(super) fn answered(&mut self, number: usize, at_ns: u64, answer: Answer) {
         let waiting = self.servers.iter().filter(|server| server.state.awaits_ready()).count();
         let Some(server) = self.servers.get_mut(number) else { return };
-        if self.ending.is_some() || !server.state.awaits_ready() {
-            return;
-        }
+        // Of one whose launch has just ended too: if that has left it, it is asked again.
         if answer != Answer::Awaited {
             server.probe.answered(&answer, waiting);
+        }
+        if self.ending.is_some() || !server.state.awaits_ready() {
+            return;
         }
         match answer {
             Answer::Awaited => {

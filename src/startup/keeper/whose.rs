@@ -21,8 +21,7 @@ impl Keeper {
         let ports = self.listeners.ports()?;
         let sockets = self.sockets(number, &ports)?;
         let processes = Processes::now();
-        let holders = processes.pids().filter(|&pid| !held(pid, sockets).is_empty());
-        holders.min().and_then(Named::of)
+        first(processes.all().filter(|it| !held(it.pid, sockets).is_empty()))
     }
 
     /// Who listens where the server number `number` should, if it is certain that all who do are
@@ -46,18 +45,18 @@ impl Keeper {
         let ours: HashSet<i32> = processes.below(own_pid()).iter().map(|it| it.pid).collect();
         let mut unseen = sockets.clone();
         let mut strangers = Vec::new();
-        for pid in processes.pids() {
-            let held = held(pid, sockets);
+        for process in processes.all() {
+            let held = held(process.pid, sockets);
             if held.is_empty() {
                 continue;
             }
-            if ours.contains(&pid) || !self.is_stranger(pid) {
+            if ours.contains(&process.pid) || !self.is_stranger(process.pid) {
                 return None;
             }
             unseen.retain(|socket| !held.contains(socket));
-            strangers.push(pid);
+            strangers.push(process);
         }
-        strangers.into_iter().min().filter(|_| unseen.is_empty()).and_then(Named::of)
+        first(strangers).filter(|_| unseen.is_empty())
     }
 
     /// Whether a process that is not below us is another launch's. What Slurm, a container's runtime
@@ -106,6 +105,13 @@ pub fn stray(processes: &Processes, by_server: &HashMap<usize, Vec<Process>>) ->
     let mut children = processes.children(own_pid()).into_iter();
     let stray = children.find(|it| !it.ended && !known.contains(&it.pid));
     stray.and_then(|it| Named::of(it.pid))
+}
+
+/// The one of `holders` that was there first: what it has forked since, for a moment or for good,
+/// holds the same, and may have a lower number.
+fn first<'p>(holders: impl IntoIterator<Item = &'p Process>) -> Option<Named> {
+    let first = holders.into_iter().min_by_key(|it| (it.start_ticks, it.pid));
+    first.and_then(|it| Named::of(it.pid))
 }
 
 /// Those of `sockets` that the process has.

@@ -687,6 +687,20 @@ impl Running {
         }
     }
 
+    /// Waits until it has said `words` on stderr. One that ends without them fails the test.
+    #[track_caller]
+    pub fn until_it_says(&mut self, words: &str) {
+        let deadline = Instant::now() + self.run.deadline;
+        while !self.stderr.all.windows(words.len()).any(|it| it == words.as_bytes()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(chunk) = self.stderr.chunks.recv_timeout(left) else {
+                let said = String::from_utf8_lossy(&self.stderr.all);
+                panic!("it did not say '{words}'\n{}\nstderr:  {said}", self.run.told());
+            };
+            self.stderr.all.extend(chunk);
+        }
+    }
+
     /// Waits for its end, or kills it at the deadline and fails the test.
     #[track_caller]
     pub fn wait(mut self) -> Ended {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -23,19 +23,26 @@ use super::{Build, Bytes, Ended, Run, Running, command};
 /// Far longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A small server. `after=S`: listens only then. `for=S`: answers 503 for as long. `status=N`:
-/// answers so. `stubborn=1`: only SIGKILL ends it. `ends=S`: ends with status 4 then. `says=TEXT`.
-/// `host=A`: listens at that address. `notes=FILE`: writes down when it listens, in ns.
+/// A small server. `after=S`: listens only then. `when=FILE`: listens only when that is there.
+/// `until=FILE`: answers 503 until it is. `ends=FILE`: ends with status 4 when it is. `status=N`:
+/// answers so. `stubborn=1`: only SIGKILL ends it. `says=TEXT`. `host=A`: listens at that address.
+/// `notes=FILE`: writes down when it listens, in ns.
 pub const SERVE: &str = r#"
 import os, signal, socket, sys, threading, time
 options = dict(argument.split("=", 1) for argument in sys.argv[1:])
-seconds = lambda name: float(options.get(name, 0))
+def wait_for(name):
+    while name in options and not os.path.exists(options[name]):
+        time.sleep(0.01)
+def end():
+    wait_for("ends")
+    os._exit(4)
 stubborn = "stubborn" in options
 for number in signal.SIGINT, signal.SIGTERM:
     signal.signal(number, signal.SIG_IGN if stubborn else signal.SIG_DFL)
 if "says" in options:
     print(options["says"], flush=True)
-time.sleep(seconds("after"))
+time.sleep(float(options.get("after", 0)))
+wait_for("when")
 if "unix" in options:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(options["unix"])
@@ -47,14 +54,14 @@ else:
 if "notes" in options:
     with open(options["notes"], "w") as notes:
         notes.write(str(time.time_ns()))
-until = time.monotonic() + seconds("for")
 if "ends" in options:
-    threading.Timer(seconds("ends"), os._exit, [4]).start()
+    threading.Thread(target=end).start()
 while True:
     connection, _ = listener.accept()
     try:
         connection.recv(65536)
-        status = "503" if time.monotonic() < until else options.get("status", "200")
+        unready = "until" in options and not os.path.exists(options["until"])
+        status = "503" if unready else options.get("status", "200")
         connection.sendall(f"HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n".encode())
         connection.close()
     except OSError:
@@ -62,6 +69,9 @@ while True:
 "#;
 
 static RUNS: AtomicU32 = AtomicU32::new(1);
+
+/// What is in the command line of `serve.py`, and not in that of a shell that is about to run it.
+pub const SERVING: &str = "-S\0serve.py";
 
 /// A run, to be.
 pub struct Startup {
@@ -80,7 +90,9 @@ pub fn free_port() -> u16 {
     loop {
         let next = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() * 211);
         let port = 20_000 + u16::try_from(next % 12_000).unwrap();
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        // Listening there is no way to find out: whatever another test's thread has just forked
+        // would go on listening until it is another program.
+        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             return port;
         }
     }
@@ -265,6 +277,34 @@ impl Started {
     #[track_caller]
     pub fn recorded(self) -> Self {
         self.until_there_is("out.jsonl")
+    }
+
+    /// Waits until it has said `words` on stderr.
+    #[track_caller]
+    pub fn until_it_says(mut self, words: &str) -> Self {
+        self.running.until_it_says(words);
+        self
+    }
+
+    /// Writes the file `name` into the folder: what waits for it goes on.
+    pub fn write(self, name: &str) -> Self {
+        fs::write(self.folder.join(name), "").unwrap();
+        self
+    }
+
+    /// Waits until the keeper has left behind it whatever there is to see now: its one thread has
+    /// waited for something ten times more, and what it looks at in any case comes after three waits
+    /// at the latest.
+    #[track_caller]
+    pub fn until_the_keeper_went_on(self) -> Self {
+        let status = format!("/proc/{}/status", self.keeper());
+        let waits = || -> u64 {
+            let status = fs::read_to_string(&status).unwrap();
+            let line = status.lines().find_map(|it| it.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse().unwrap()
+        };
+        let enough = waits() + 10;
+        self.wait_for(|_| waits() >= enough)
     }
 
     /// Waits until `count` processes have `word` in their command line.
