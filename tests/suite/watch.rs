@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gym_stamp::telemetry::Protocol;
