@@ -287,5 +287,6 @@ fn five_thousand_processes_are_looked_at_in_no_time() {
     let rows = rows(&ended);
     assert_eq!(rows.len(), 1, "{ended}");
     assert_eq!(rows[0]["name"], "crowd");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    // What it takes is for benches/ps.rs to say.
+    assert!(took < Duration::from_secs(60), "{took:?}");
 }
