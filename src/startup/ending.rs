@@ -116,9 +116,7 @@ impl Ending {
         // What was below the others once stays with them, whoever its parent is by now; but a pid
         // could have become somebody else's.
         let known = std::mem::take(&mut self.others);
-        let is_there = |it: &&Process| {
-            processes.get(it.pid).is_some_and(|now| now.identity() == it.identity())
-        };
+        let is_there = |it: &&Process| processes.same(it).is_some();
         for other in known.iter().filter(is_there) {
             for process in
                 processes.get(other.pid).copied().into_iter().chain(processes.below(other.pid))

@@ -35,6 +35,13 @@ pub struct Identity {
     pub start_ticks: u64,
 }
 
+impl Identity {
+    /// The process as it is now, if it is there.
+    pub fn now(self) -> Option<Process> {
+        process(self.pid).filter(|it| it.identity() == self)
+    }
+}
+
 impl Process {
     pub fn identity(&self) -> Identity {
         Identity { pid: self.pid, start_ticks: self.start_ticks }
@@ -87,6 +94,11 @@ impl Processes {
 
     pub fn get(&self, pid: i32) -> Option<&Process> {
         self.by_pid.get(&pid)
+    }
+
+    /// The very process that `earlier` is of.
+    pub fn same(&self, earlier: &Process) -> Option<&Process> {
+        self.get(earlier.pid).filter(|it| it.identity() == earlier.identity())
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Process> {

@@ -1,5 +1,6 @@
 //! How servers end, and are ended.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use gym_stamp::timeline::{Clock, SystemClock};
@@ -12,7 +13,7 @@ use super::server::{Server, State};
 use super::{Keeper, whose};
 use crate::ending::{Ending, Progress};
 use crate::events::{Event, Exit};
-use crate::proc::Processes;
+use crate::proc::{Process, Processes};
 use crate::process;
 
 /// What an exit waits for output that is still in its pipes: the last words of a server.
@@ -48,8 +49,7 @@ impl Keeper {
         let by_server = self.by_server(&Processes::now());
         for (number, server) in self.servers.iter_mut().enumerate() {
             let State::Daemon { was_ready } = server.state else { continue };
-            let of_server = by_server.get(&number).into_iter().flatten();
-            let left: Vec<_> = of_server.filter(|it| !it.ended).copied().collect();
+            let left = left(&by_server, number);
             if left.is_empty() {
                 let (exit, until) = (server.left_exit, Instant::now() + LAST_OUTPUT);
                 server.state = State::Ending { was_ready, exit, at_ns, until };
@@ -80,8 +80,7 @@ impl Keeper {
         let processes = Processes::now();
         let by_server = self.by_server(&processes);
         for (number, was_ready, exit, at_ns) in ended {
-            let of_server = by_server.get(&number).into_iter().flatten();
-            let left: Vec<_> = of_server.filter(|it| !it.ended).copied().collect();
+            let left = left(&by_server, number);
             let Some(server) = self.servers.get_mut(number) else { continue };
             if exit == Exit::Status(0) && !left.is_empty() {
                 server.state = State::Daemon { was_ready };
@@ -139,4 +138,10 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Those of the server's processes that have not ended.
+fn left(by_server: &HashMap<usize, Vec<Process>>, server: usize) -> Vec<Process> {
+    let of_server = by_server.get(&server).into_iter().flatten();
+    of_server.filter(|it| !it.ended).copied().collect()
 }

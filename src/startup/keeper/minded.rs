@@ -44,10 +44,7 @@ impl Minded {
         let Self { front, known, looks } = self;
         looks.look(|| {
             let processes = Processes::now();
-            let is_there = |it: &Process| {
-                let now = processes.get(it.pid);
-                now.is_some_and(|now| now.identity() == it.identity() && !now.ended)
-            };
+            let is_there = |it: &Process| processes.same(it).is_some_and(|now| !now.ended);
             known.retain(is_there);
             let keeper = own_pid();
             // If our parent is another one, so is that process by now.

@@ -55,8 +55,7 @@ impl Sight {
         let mut events = Vec::new();
         let before = self.setup_done_ns;
         let mut at_work = HashMap::new();
-        let missed: Vec<_> =
-            self.running.keys().filter_map(|it| self.missed(it, processes)).collect();
+        let missed: Vec<_> = self.running.keys().filter_map(|it| missed(*it, processes)).collect();
         for process in processes.iter().chain(&missed).filter(|process| !process.ended) {
             self.seen = true;
             let stamped = self.read_stamp(process.pid, launch, look.at_ns);
@@ -94,14 +93,6 @@ impl Sight {
             Self { seen: true, .. } => NoStamp::NotSet,
             _ => NoStamp::Unseen,
         })
-    }
-
-    /// A step that goes on, though it is not among `processes`: a quick look may miss one.
-    fn missed(&self, step: &Identity, processes: &[Process]) -> Option<Process> {
-        if processes.iter().any(|it| it.identity() == *step) {
-            return None;
-        }
-        proc::process(step.pid).filter(|it| it.identity() == *step)
     }
 
     /// Whether the process has a stamp of this launch. The latest one counts.
@@ -169,6 +160,14 @@ impl Step {
         let long = end_ns.saturating_sub(start_ns) >= TELLING_NS;
         (told || long).then_some(Event::StepEnded { server, name, start_ns, end_ns })
     }
+}
+
+/// A step that goes on, though it is not among `processes`: a quick look may miss one.
+fn missed(step: Identity, processes: &[Process]) -> Option<Process> {
+    if processes.iter().any(|it| it.identity() == step) {
+        return None;
+    }
+    step.now()
 }
 
 fn name(pid: i32, look: &Look) -> Option<String> {

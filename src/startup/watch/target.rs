@@ -248,7 +248,7 @@ fn latest(stamped: Vec<Stamped>) -> Option<Stamped> {
 
 /// Whether it is still the same process, and runs.
 fn is_there(process: Process) -> bool {
-    proc::process(process.pid).is_some_and(|now| now.identity() == process.identity() && !now.ended)
+    process.identity().now().is_some_and(|now| !now.ended)
 }
 
 /// How a process ended that its parent has not waited for yet.
