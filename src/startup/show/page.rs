@@ -16,7 +16,7 @@ use serde_json::ser::Formatter;
 
 use super::stages::timed;
 use super::startup::{Span, Startup};
-use super::summary::{self, FEW, Longest};
+use super::summary::{self, Longest};
 use crate::waterfall::{self, Line, Tree};
 use crate::words::{cut, duration, harmless};
 
@@ -155,11 +155,7 @@ struct Summary {
 impl Summary {
     fn of(startup: &Startup) -> Option<Self> {
         let timed = timed(startup);
-        let servers = summary::servers(&timed);
-        if servers <= FEW {
-            return None;
-        }
-        let longest = Longest::of(summary::rows(&timed));
+        let longest = Longest::of_many(&timed)?;
         let time = |ns| duration(ns, true);
         let cells = |row: &summary::Row| {
             let node = row.node.as_deref().map(name).unwrap_or_default();
@@ -167,7 +163,7 @@ impl Summary {
             [name(&row.place), row.count.to_string(), p50, max, name(&row.slowest), node]
         };
         let rows = longest.rows.iter().map(cells).collect();
-        Some(Self { servers, rows, others: longest.others(true) })
+        Some(Self { servers: summary::servers(&timed), rows, others: longest.others(true) })
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Row {
 }
 
 /// More servers than this are summed up.
-pub const FEW: usize = 8;
+const FEW: usize = 8;
 /// No more stages are shown, but those that took longest.
 const MOST_ROWS: usize = 24;
 
@@ -34,8 +34,13 @@ pub struct Longest {
 }
 
 impl Longest {
+    /// Of `timed`, where the servers are many.
+    pub fn of_many(timed: &[Timed]) -> Option<Self> {
+        (servers(timed) > FEW).then(|| Self::of(rows(timed)))
+    }
+
     /// Of stages that took as long as each other the first.
-    pub fn of(mut rows: Vec<Row>) -> Self {
+    fn of(mut rows: Vec<Row>) -> Self {
         let mut by_length: Vec<_> = rows.iter().map(|row| row.max_ns).enumerate().collect();
         by_length.sort_by_key(|(_, max_ns)| Reverse(*max_ns));
         let others = by_length.split_off(MOST_ROWS.min(by_length.len()));

@@ -7,7 +7,7 @@ use anstyle::Style;
 
 use super::stages::{Timed, timed};
 use super::startup::Startup;
-use super::summary::{self, FEW, Longest, Row};
+use super::summary::{self, Longest, Row};
 use crate::columns::{Column, lines};
 use crate::terminal;
 use crate::waterfall::{self, Look};
@@ -39,9 +39,9 @@ pub fn look() -> Look {
 pub fn text(startup: &Startup, look: &Look) -> String {
     let timed = timed(startup);
     let mut text = heading(&startup.title(), startup, &timed, look);
-    if summary::servers(&timed) > FEW {
+    if let Some(longest) = Longest::of_many(&timed) {
         text.push('\n');
-        text.push_str(&table(&Longest::of(summary::rows(&timed)), look));
+        text.push_str(&table(&longest, look));
     }
     text.push('\n');
     text.push_str(&waterfall::draw(&startup.entries(), look));
