@@ -21,6 +21,8 @@ mod export_failures;
 mod export_files;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod fleet;
+#[cfg(target_os = "linux")]
+mod limit;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 mod manual;
 #[cfg(feature = "cli")]

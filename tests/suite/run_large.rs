@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::startup::{free_port, startup};
+use crate::support::startup::startup;
+use crate::support::toolbox::free_port;
 
 const SERVERS: usize = 300;
 const LISTENING_WAIT: Duration = Duration::from_secs(4);

@@ -10,8 +10,8 @@ use nix::sys::signal::Signal;
 use rstest::rstest;
 use socket2::{Domain, Socket, Type};
 
-use crate::support::startup::{SERVING, attribute, free_port, serve, startup};
-use crate::support::toolbox::program;
+use crate::support::startup::{SERVING, attribute, serve, startup};
+use crate::support::toolbox::{free_port, program};
 use crate::support::{now_ns, without_reader};
 
 #[test]

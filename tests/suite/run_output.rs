@@ -14,7 +14,8 @@ use gym_stamp::telemetry::Protocol;
 
 use crate::support::collector::{Collector, HttpAnswer, closed, listener, silent};
 use crate::support::full_pipe;
-use crate::support::startup::{Startup, Trace, free_port, serve, startup};
+use crate::support::startup::{Startup, Trace, serve, startup};
+use crate::support::toolbox::free_port;
 
 fn ends_after(command: &str) -> Startup {
     startup().args(["--quiet"]).one("tcp://127.0.0.1:9", &["bash", "-c", command])

@@ -14,8 +14,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
 
-use crate::support::startup::{SERVING, Started, Startup, free_port, serve, startup};
-use crate::support::toolbox::{program, python_venv, with_a_silent_name_server};
+use crate::support::startup::{SERVING, Started, Startup, serve, startup};
+use crate::support::toolbox::{free_port, program, python_venv, with_a_silent_name_server};
 use crate::support::{Terminal, now_ns};
 
 /// A server, what it started in a session of its own, and what it left behind.

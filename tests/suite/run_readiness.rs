@@ -6,8 +6,8 @@ use rstest::rstest;
 
 use crate::support::Run;
 use crate::support::certificates::Authority;
-use crate::support::startup::{Startup, Trace, attribute, duration_ms, free_port, serve, startup};
-use crate::support::toolbox::program;
+use crate::support::startup::{Startup, Trace, attribute, duration_ms, serve, startup};
+use crate::support::toolbox::{free_port, program};
 
 fn until_ready(startup: Startup) -> Trace {
     startup.args(["--exit-when-ready"]).run().exits(0).outcome("ready").trace()

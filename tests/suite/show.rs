@@ -6,7 +6,8 @@ use gym_stamp::spans::SpanRecord;
 use insta::assert_snapshot;
 
 use crate::support::recorded::{BEGAN_NS, Change, in_trace, line, span, startup};
-use crate::support::startup::{Startup, free_port};
+use crate::support::startup::Startup;
+use crate::support::toolbox::free_port;
 use crate::support::{Ended, Run, Terminal, command, without_reader};
 
 /// `gym-startup show` with these files, in a UTF-8 locale.

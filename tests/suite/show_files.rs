@@ -13,8 +13,7 @@ use crate::show::{document, show};
 use crate::support::Ended;
 use crate::support::recorded::{Change, in_trace, line, span, startup};
 use crate::support::rotel::script;
-use crate::support::startup::free_port;
-use crate::support::toolbox::python_venv;
+use crate::support::toolbox::{free_port, python_venv};
 
 fn one() -> Vec<SpanRecord> {
     startup(1, &[("greeter", 2_000, 500)])

@@ -4,7 +4,7 @@ use std::fs;
 
 use rstest::rstest;
 
-use crate::support::startup::free_port;
+use crate::support::toolbox::free_port;
 use crate::support::{Ended, Run, Terminal, command};
 
 /// A server that says a word, and is ready a moment after there is a file `heard`.
@@ -49,7 +49,8 @@ fn on_terminal(run: Run) -> (String, Ended) {
 
 /// What is left on the screen.
 fn screen(text: &str) -> String {
-    let [rows, columns] = [60, 80].map(|it| it.try_into().unwrap());
+    // Room for what Python says of an interrupt in the middle of a request, too.
+    let [rows, columns] = [300, 80].map(|it| it.try_into().unwrap());
     let mut terminal = vt100::Parser::new(rows, columns, 0);
     terminal.process(text.as_bytes());
     terminal.screen().contents()

@@ -13,8 +13,8 @@ use crate::example::{DEADLINE, Dockerfile, Example, Server};
 use crate::ps::environment;
 use crate::support::collector::closed;
 use crate::support::rotel::Rotel;
-use crate::support::startup::{SERVE, Trace, attribute, free_port};
-use crate::support::toolbox::program;
+use crate::support::startup::{SERVE, Trace, attribute};
+use crate::support::toolbox::{free_port, program};
 use crate::support::{Build, Ended, Run, Running, command, now_ns};
 
 const SPAWN: &str = "NEMO_GYM_STARTUP_SPAWN_NS";

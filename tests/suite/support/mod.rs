@@ -15,6 +15,7 @@
 //!   set-ups that the child makes between `fork` and a raw `execve`.
 //! - [`Run::run`] waits for the end, never for longer than a deadline; [`Run::spawn`] hands over
 //!   the [`Running`] process.
+//! - A test that takes longer than its [`limit`] is named, and what it started is killed.
 //! - [`Ended`] has the expectations. One that fails shows the whole run.
 //! - [`Run::probe`] makes the command a program that tells all that exec passed on to it, and
 //!   [`Ended::seen`] reads what it told. [`Run::without_gym_stamp`] is what to compare with.
@@ -35,6 +36,7 @@ mod clock;
 pub mod collector;
 #[cfg(feature = "cli")]
 pub mod export;
+pub mod limit;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod page;
 mod probe;

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -17,7 +16,7 @@ use nix::unistd::Pid;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use super::toolbox::program;
+use super::toolbox::{free_port, program};
 use super::{Build, Bytes, Ended, Run, Running, command};
 
 /// Far longer than anything takes on a busy machine.
@@ -81,21 +80,6 @@ pub struct Startup {
     out: String,
     after_dashes: Vec<Vec<u8>>,
     marker: String,
-}
-
-/// A port that nobody listens on, outside of the range that outgoing connections take theirs from,
-/// and not given away before.
-pub fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let next = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() * 211);
-        let port = 20_000 + u16::try_from(next % 12_000).unwrap();
-        // Listening there is no way to find out: whatever another test's thread has just forked
-        // would go on listening until it is another program.
-        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            return port;
-        }
-    }
 }
 
 /// Words of `serve.py`'s command line, for a fleet file's string.

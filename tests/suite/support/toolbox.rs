@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
+use super::limit;
+
 /// Held for reading from fork to exec, and for writing while a file is written.
 static WRITES: RwLock<()> = RwLock::new(());
 
@@ -137,6 +139,7 @@ pub fn write_file(path: &Path, mode: u32, content: &[u8]) {
 /// Starts `command`, while no other test's thread has an executable open for writing: the one way
 /// in which tests start anything.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    limit::begin();
     let _nobody_writes = WRITES.read().unwrap_or_else(PoisonError::into_inner);
     command.spawn()
 }
