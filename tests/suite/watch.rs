@@ -649,7 +649,9 @@ fn a_server_of_another_launch_is_not_the_one_that_is_watched() {
 #[test]
 fn several_stamped_servers_at_one_place_are_not_guessed_at() {
     let port = free_port();
+    // The first option is for the test's own socket, which holds the port.
     let both = "import socket, time\ns = socket.socket()\n\
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n\
                 s.bind(('127.0.0.1', {}))\ns.listen()\ntime.sleep(1000)\n";
     let server = |done: u32| {
