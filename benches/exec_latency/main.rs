@@ -22,6 +22,10 @@ mod builtin;
 #[cfg(target_os = "linux")]
 mod launch;
 #[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
+#[path = "../../tests/suite/support/limit.rs"]
+mod limit;
+#[cfg(target_os = "linux")]
 mod measure;
 #[cfg(target_os = "linux")]
 mod options;

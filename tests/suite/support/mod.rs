@@ -36,6 +36,7 @@ mod clock;
 pub mod collector;
 #[cfg(feature = "cli")]
 pub mod export;
+#[cfg(target_os = "linux")]
 pub mod limit;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod page;

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
+#[cfg(target_os = "linux")]
 use super::limit;
 
 /// Held for reading from fork to exec, and for writing while a file is written.
@@ -139,6 +140,7 @@ pub fn write_file(path: &Path, mode: u32, content: &[u8]) {
 /// Starts `command`, while no other test's thread has an executable open for writing: the one way
 /// in which tests start anything.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    #[cfg(target_os = "linux")]
     limit::begin();
     let _nobody_writes = WRITES.read().unwrap_or_else(PoisonError::into_inner);
     command.spawn()
