@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use gym_stamp::telemetry::{Protocol, milliseconds};
+use gym_stamp::telemetry::Protocol;
+
+use crate::fleet::time;
 
 /// Shows where the startup time of servers went
 ///
@@ -272,12 +274,17 @@ pub struct Export {
     #[arg(long)]
     pub protocol: Option<Protocol>,
 
-    /// Milliseconds that all of the sending may take, with its retries [default: 10000]
+    /// How long all of the sending may take, with its retries: 500ms, 10s, or a number of
+    /// milliseconds [default: 10s]
     ///
     /// It beats OTEL_EXPORTER_OTLP_TIMEOUT, which is in milliseconds too, while the Python SDK of
     /// NeMo Gym's servers takes seconds.
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = time::milliseconds_or_time)]
     pub timeout: Option<Duration>,
+
+    /// Say only what goes wrong
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Print a manual page, also that of gym-stamp

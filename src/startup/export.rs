@@ -58,6 +58,16 @@ fn endpoints(args: &args::Export) -> Result<Endpoints, SettingError> {
     // Both signals may have read the same variable.
     let mut told = HashSet::new();
     warnings.iter().filter(|&warning| told.insert(warning)).for_each(say);
+    let signals = [Signal::Traces, Signal::Metrics];
+    let is_default = signals.into_iter().all(|signal| Endpoint::is_default(env, signal));
+    if args.endpoint.is_none() && is_default && !args.quiet {
+        let Endpoint { uri, protocol, .. } = &endpoints.traces;
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        say(format_args!(
+            "no endpoint is given: sending to the default, http://{authority} ({})",
+            protocol.as_str()
+        ));
+    }
     Ok(endpoints)
 }
 

@@ -22,7 +22,7 @@ pub const SLACK: Duration = Duration::from_secs(2);
 pub fn start(lines: Vec<u8>, inherited: &Inherited) -> io::Result<Pid> {
     let (input, mut to_exporter) = io::pipe()?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("gym-startup").args(["export", "-"]).stdin(input).stdout(Stdio::null());
+    command.arg0("gym-startup").args(["export", "--quiet", "-"]).stdin(input).stdout(Stdio::null());
     // The Ctrl-C that ends a fleet does not end what is told of its startup.
     command.process_group(0);
     let pid = spawn(&mut command, Role::Companion(inherited))?;

@@ -196,6 +196,11 @@ pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Endpoint {
+    /// Whether no variable says where `signal` goes, so that it is to the protocol's default.
+    pub fn is_default(env: Lookup<'_>, signal: Signal) -> bool {
+        Variables { env, signal }.get("ENDPOINT").is_none()
+    }
+
     /// Reads `OTEL_EXPORTER_OTLP_*` for `signal`: its own variables, then the general ones.
     ///
     /// `overrides` beat both. Headers that make no sense are left out, each with a sentence in

@@ -1,7 +1,8 @@
 //! Every way in which sending goes wrong: what is said, with which status, and how soon.
 
+use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gym_stamp::telemetry::Protocol::{self, Grpc, HttpJson, HttpProtobuf};
@@ -913,6 +914,37 @@ fn headers_and_gzip(#[values(Grpc, HttpProtobuf, HttpJson)] protocol: Protocol) 
     assert!(seen.headers.contains(&"x-tenant: a".to_owned()), "{seen:?}");
     let encoding = if protocol == Grpc { "grpc-encoding: gzip" } else { "content-encoding: gzip" };
     assert!(seen.headers.contains(&encoding.to_owned()), "{seen:?}");
+}
+
+#[test]
+fn without_an_endpoint_the_default_is_told() {
+    let unshare = program("unshare", "util-linux");
+    let export = || Export::of_a_span().by(&[unshare.to_str().unwrap(), "--net"]);
+    let words = "gym-startup: no endpoint is given: sending to the default, http://localhost:4317 \
+                 (grpc)\n";
+    export().run().failed().in_lines(2).said(words).said("http://localhost:4317/: ");
+    let words = "default, http://localhost:4318 (http/json)\n";
+    export().over(HttpJson).run().failed().in_lines(2).said(words);
+    export().arg("--quiet").run().failed().in_lines(1).never_said("default");
+    let (name, url) = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://localhost:4317");
+    export().env(name, url).run().failed().in_lines(1).never_said("default");
+}
+
+#[rstest]
+#[case("1000")]
+#[case("1000ms")]
+#[case("1s")]
+fn a_timeout_has_a_unit_or_is_in_milliseconds(#[case] timeout: &str) {
+    let started = Instant::now();
+    let url = format!("http://{}", silent());
+    let mut export = Command::new(env!("CARGO_BIN_EXE_gym-startup"));
+    export.args(["export", "--endpoint", &url, "--timeout", timeout, "-"]).stderr(Stdio::piped());
+    let mut child = spawn(export.stdin(Stdio::piped())).unwrap();
+    child.stdin.take().unwrap().write_all(METRIC.as_bytes()).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert!(stderr.ends_with("no answer within 1000 ms\n"), "{stderr}");
+    assert!(started.elapsed() >= Duration::from_secs(1));
 }
 
 #[rstest]
