@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::{Pid, getpgrp};
 
-use crate::proc::{Process, Processes, own_pid};
+use crate::proc::{Process, Processes, ignores, own_pid};
 
 /// After SIGKILL: for what hangs in the system itself there is nothing more to do.
 const LAST_WAIT: Duration = Duration::from_secs(5);
@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The same after SIGKILL, as what is forked meanwhile has to be found.
 const SHORT_PAUSE: Duration = Duration::from_millis(5);
 
-/// The end of everything below this process: SIGINT as from a terminal, SIGTERM when the grace time
-/// is over, SIGKILL after as long again.
+/// The end of everything below this process: SIGINT as from a terminal; SIGTERM when the grace time
+/// is over, or all that are left ignore SIGINT; SIGKILL after as long again.
 ///
 /// This process is a subreaper, so nothing below it escapes, and when no child is left nothing is.
 #[derive(Debug)]
@@ -83,6 +83,13 @@ impl Ending {
         let alone = if self.spared.is_empty() { !has_children() } else { leaders.is_empty() };
         if below.is_empty() && alone {
             return Progress::Over { left: 0 };
+        }
+        // As of a script's jobs in the background: no grace time is of any use to them.
+        if self.next == Some(Signal::SIGTERM)
+            && !below.is_empty()
+            && below.iter().all(|process| ignores(process.pid, Signal::SIGINT))
+        {
+            self.at = now;
         }
         if now < self.at {
             let mut pause = PAUSE;

@@ -63,13 +63,17 @@ use std::process::ExitCode;
 
 use args::{Args, Command};
 use clap::Parser;
+use status::WRONG_USAGE;
 
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     if std::env::args_os().nth(1).is_some_and(|word| word == keeper::WORD) {
         return keeper::main();
     }
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(instead) => return print_instead(&instead),
+    };
     match args.command {
         #[cfg(target_os = "linux")]
         Command::Run(args) => run::run(&args),
@@ -86,6 +90,23 @@ fn main() -> ExitCode {
         _ => {
             // Subreapers and /proc are what the others stand on.
             say::say("only export works here: the other commands need Linux");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the help or version that was asked for, or what is wrong with the command line.
+fn print_instead(instead: &clap::Error) -> ExitCode {
+    let status = u8::try_from(instead.exit_code()).unwrap_or(WRONG_USAGE);
+    if instead.use_stderr() {
+        // Without a stderr there is nobody to tell.
+        let _ = instead.print();
+        return ExitCode::from(status);
+    }
+    match stdout::whole(instead.print()) {
+        Ok(()) => ExitCode::from(status),
+        Err(why) => {
+            say::say(why);
             ExitCode::FAILURE
         }
     }

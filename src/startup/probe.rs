@@ -26,8 +26,8 @@ use crate::words::plain;
 pub const LIMIT: Duration = Duration::from_secs(5);
 /// What the rest of an answer may take, that is read only so that the server can finish it.
 const REST_LIMIT: Duration = Duration::from_secs(1);
-/// The longest beginning of an answer that is looked at.
-const HEAD_BYTES: usize = 8 * 1024;
+/// The longest line of an answer that is looked at.
+const LINE_BYTES: usize = 8 * 1024;
 
 /// What is heard of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,22 +228,38 @@ fn counts(status: u16, expect: Option<u16>) -> bool {
     }
 }
 
-/// The status in `HTTP/1.1 200 OK`.
+/// The status of the final answer, past those that are interim (RFC 9110, 15.2): they end with an
+/// empty line, as headers do.
 async fn read_status(stream: &mut Box<dyn Connection>) -> io::Result<u16> {
-    let mut head = Vec::new();
+    let mut unread = Vec::new();
     loop {
-        let line = head.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default();
-        if line.ends_with(b"\n") {
-            let line = String::from_utf8_lossy(line);
-            let mut words = line.split_ascii_whitespace();
-            let in_http = words.next().is_some_and(|version| version.starts_with("HTTP/1."));
-            let status = words.next().and_then(|status| status.parse().ok());
-            return status.filter(|_| in_http).ok_or(io::ErrorKind::InvalidData.into());
+        let status = status(&read_line(stream, &mut unread).await?)?;
+        if !(100..200).contains(&status) {
+            return Ok(status);
         }
-        if head.len() > HEAD_BYTES {
+        while !read_line(stream, &mut unread).await?.trim_ascii_end().is_empty() {}
+    }
+}
+
+/// The status in `HTTP/1.1 200 OK`.
+fn status(line: &[u8]) -> io::Result<u16> {
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_ascii_whitespace();
+    let in_http = words.next().is_some_and(|version| version.starts_with("HTTP/1."));
+    let status = words.next().and_then(|status| status.parse().ok());
+    status.filter(|_| in_http).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// The next line, with its end. What was read beyond it stays in `unread`.
+async fn read_line(stream: &mut Box<dyn Connection>, unread: &mut Vec<u8>) -> io::Result<Vec<u8>> {
+    loop {
+        if let Some(end) = unread.iter().position(|&byte| byte == b'\n') {
+            return Ok(unread.drain(..=end).collect());
+        }
+        if unread.len() > LINE_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        if stream.read_buf(&mut head).await? == 0 {
+        if stream.read_buf(unread).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }

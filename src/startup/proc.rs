@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 /// What most environments have room in, in bytes.
@@ -196,6 +197,15 @@ pub fn inner_pid(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     pids.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// Whether the process `pid` ignores `signal`; no, where that cannot be told.
+pub fn ignores(pid: i32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let bit = u64::from((signal as i32).unsigned_abs().saturating_sub(1));
+    ignored.is_some_and(|mask| mask >> bit & 1 == 1)
 }
 
 /// The wall clock, in ns, at which a process started that has these `start_ticks`. As coarse as

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{self, ExitCode};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gym_stamp::supervisor::Failure;
 use gym_stamp::telemetry::JsonLines;
@@ -38,6 +38,10 @@ use crate::words::plain;
 use crate::{verdict, view};
 use keeper::Keeper;
 use telling::Telling;
+
+/// What wrappers need to signal both their child and its group for one Ctrl-C; a person who presses it
+/// again takes longer.
+const ONE_KEYPRESS: Duration = Duration::from_millis(200);
 
 /// Launches what `args` ask for, and stays until it has ended.
 pub fn run(args: &args::Run) -> ExitCode {
@@ -93,8 +97,8 @@ struct Front {
     up: bool,
     /// How it went, when that is clear.
     status: Option<u8>,
-    /// There was a SIGINT.
-    interrupted: bool,
+    /// The first SIGINT.
+    interrupted: Option<Instant>,
 }
 
 /// An exporter at work.
@@ -157,7 +161,7 @@ impl Front {
             ready,
             up: false,
             status: None,
-            interrupted: false,
+            interrupted: None,
         })
     }
 
@@ -313,7 +317,10 @@ impl Front {
 
     /// Who presses Ctrl-C again means it, however the end began.
     fn is_meant(&mut self, signal: Signal) -> bool {
-        signal == Signal::SIGINT && std::mem::replace(&mut self.interrupted, true)
+        if signal != Signal::SIGINT {
+            return false;
+        }
+        self.interrupted.get_or_insert_with(Instant::now).elapsed() >= ONE_KEYPRESS
     }
 
     /// It did not go as it was meant to, if that was not clear before.

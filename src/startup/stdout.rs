@@ -14,7 +14,16 @@ pub fn print(
     write: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>,
 ) -> Result<(), String> {
     let mut out = BufWriter::new(io::stdout().lock());
-    match write(&mut out).and_then(|()| out.flush()) {
+    whole(write(&mut out).and_then(|()| out.flush()))
+}
+
+/// What writing to standard output came to, and that of what is still in its buffer.
+///
+/// # Errors
+///
+/// Why it is not all there.
+pub fn whole(written: io::Result<()>) -> Result<(), String> {
+    match written.and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(format!("standard output: {error}"))
         }

@@ -2,7 +2,7 @@
 //! completes is tried in that shell.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 
 use rstest::rstest;
 
@@ -203,6 +203,21 @@ fn a_page_or_a_shell_that_is_not_there_is_named() {
     let args = ["completions", "powershell", "gym-stamp"];
     let ended = command(program).args(args).run().exits(2);
     assert!(ended.stderr_text().contains("for powershell: bash, zsh, fish"), "{ended}");
+}
+
+#[rstest]
+#[case(&["--help"])]
+#[case(&["--version"])]
+#[case(&["help", "run"])]
+#[case(&["watch", "-h"])]
+#[case(&["man", "run"])]
+#[case(&["completions", "bash"])]
+fn what_cannot_be_printed_is_an_error(#[case] args: &[&str]) {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let run = command(env!("CARGO_BIN_EXE_gym-startup")).args(args.iter().copied()).fd(1, full);
+    run.run()
+        .exits(1)
+        .says("gym-startup: standard output: No space left on device (os error 28)\n");
 }
 
 #[test]

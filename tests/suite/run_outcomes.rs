@@ -250,11 +250,49 @@ fn a_second_interrupt_kills_at_once() {
         .signal(Signal::SIGINT)
         .until_there_is("interrupted")
         .signal(Signal::SIGTERM)
+        .after(Duration::from_millis(300))
         .signal(Signal::SIGINT)
         .wait()
         .exits(130)
         .outcome("interrupted")
         .within(30);
+}
+
+/// A wrapper signals the child, and then the group.
+#[rstest]
+fn two_interrupts_of_one_keypress_are_one(#[values(0, 20, 60)] gap_ms: u64) {
+    let command = "trap 'touch interrupted; sleep 1; touch clean; exit' INT
+        touch trapped; while :; do sleep 0.05; done";
+    let is_clean = || {
+        let over = startup()
+            .server("one", command, "tcp://127.0.0.1:9", "")
+            .args(["--grace", "100s"])
+            .spawn()
+            .until_there_is("trapped")
+            .signal(Signal::SIGINT)
+            .after(Duration::from_millis(gap_ms))
+            .signal(Signal::SIGINT)
+            .wait()
+            .exits(130)
+            .outcome("interrupted");
+        over.ended.folder().join("clean").exists()
+    };
+    // On a busy machine one of the two may come late, and be another keypress.
+    assert!((0..5).any(|_| is_clean()));
+}
+
+/// bash has its jobs in the background ignore SIGINT.
+#[test]
+fn who_ignores_the_interrupt_is_not_given_the_grace_time() {
+    let port = free_port();
+    let command = format!("python3 -m http.server {port} --bind 127.0.0.1 & wait");
+    startup()
+        .server("one", &command, &format!("tcp://127.0.0.1:{port}"), "")
+        .args(["--exit-when-ready", "--grace", "100s"])
+        .run()
+        .exits(0)
+        .says(&["SIGINT to ", "SIGTERM to "])
+        .within(60);
 }
 
 /// Nobody has interrupted it before.

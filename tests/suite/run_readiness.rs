@@ -42,6 +42,51 @@ fn with_the_status_that_is_expected() {
     expecting(200).args(["--timeout", "1s"]).run().exits(124).outcome("timeout");
 }
 
+/// Gives every request the same bytes: `raw.py PORT ANSWER`.
+const RAW: &str = r#"
+import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+answer = sys.argv[2].encode().decode("unicode_escape").encode()
+while True:
+    peer, _ = server.accept()
+    if peer.recv(4096):
+        peer.sendall(answer)
+    peer.close()
+"#;
+
+#[rstest]
+#[case::an_early_hint(
+    r"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 503 No\r\n\r\n",
+    "",
+    false
+)]
+#[case::nothing_else(r"HTTP/1.1 103 Early Hints\r\n\r\n", "", false)]
+#[case::before_the_expected(
+    r"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    "expect = 200",
+    true
+)]
+#[case::several(
+    r"HTTP/1.1 102 P\r\n\r\nHTTP/1.1 103 E\r\nA: b\r\n\r\nHTTP/1.1 404 N\r\n\r\n",
+    "",
+    true
+)]
+fn an_interim_answer_is_none(#[case] answer: &str, #[case] more: &str, #[case] is_ready: bool) {
+    let port = free_port();
+    let ready = format!("http://127.0.0.1:{port}/");
+    let run = startup().with(|run| run.file("raw.py", 0o644, RAW)).server(
+        "one",
+        &format!("exec python3 -S raw.py {port} '{answer}'"),
+        &ready,
+        more,
+    );
+    if is_ready {
+        until_ready(run);
+    } else {
+        run.args(["--timeout", "3s"]).run().exits(124).outcome("timeout");
+    }
+}
+
 #[test]
 fn over_tls_with_any_certificate() {
     let port = free_port();

@@ -321,6 +321,12 @@ impl Started {
         self
     }
 
+    /// Lets time pass, where time itself is what counts.
+    pub fn after(self, time: Duration) -> Self {
+        thread::sleep(time);
+        self
+    }
+
     pub fn signal(self, signal: Signal) -> Self {
         self.running.signal(signal);
         self
