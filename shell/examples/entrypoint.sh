@@ -3,19 +3,11 @@
 # image's command (see Dockerfile). When all this began is stamped before this script starts.
 set -eu
 
-setup() {
-    # pip is the last thing to come into a venv: one without it was left half made.
-    if [ ! -x "$VENV/bin/pip" ]; then
-        python3 -m venv --clear "$VENV"
-    fi
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r requirements.txt
-}
-
 # A shell as PID 1 ignores the signals that it does not trap, and runs no trap before the command in
 # its foreground ends.
 trap 'exit 143' TERM
 trap 'exit 130' INT
-setup &
+./set-up-venv "$VENV" &
 wait "$!"
 trap - TERM INT
 

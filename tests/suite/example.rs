@@ -58,7 +58,7 @@ fn launch_fleet_leads_from_nothing_to_two_servers_in_one_trace() {
         .file("shell/examples/fleet.toml", 0o644, fleet)
         .file("shell/examples/launch-fleet", 0o755, fs::read(script).unwrap())
         .file("bin/cargo", 0o755, "#!/bin/sh\necho \"$@\" >>cargo.notes\n");
-    for name in ["app.py", "requirements.txt", "launch.sh"] {
+    for name in ["app.py", "requirements.txt", "launch.sh", "set-up-venv"] {
         fs::rename(folder.join(name), folder.join("shell/examples").join(name)).unwrap();
     }
     fs::create_dir_all(folder.join("build/debug")).unwrap();
@@ -171,6 +171,60 @@ fn a_log_pipeline_leaves_the_server_its_stamp_and_its_status() {
     let log = fs::read_to_string(ended.folder().join("LOG")).unwrap();
     assert!(log.contains("Uvicorn running on"), "{log}\n{ended}");
     assert_eq!(log, ended.stdout_text());
+}
+
+/// Installs into `venv` what the example's wheels and a `uv` that is not on PATH can.
+fn uv() -> Command {
+    let uv = python_venv("uv", &["uv==0.13.9"]).join("bin/uv");
+    let mut command = Command::new(uv);
+    command.env("UV_NO_CONFIG", "1").env("UV_OFFLINE", "1").env("UV_PYTHON_DOWNLOADS", "never");
+    command
+}
+
+#[test]
+fn a_venv_that_uv_made_is_kept_and_filled_by_pip() {
+    let example = Example::launched_by("./launch.sh");
+    let venv = example.run.folder().join(".venv");
+    succeed(
+        uv().args(["venv", "--quiet", "--no-cache", "--python"])
+            .arg(program("python3", "python3"))
+            .arg(&venv),
+    );
+    fs::write(venv.join("mine"), "kept").unwrap();
+    let made = fs::read(venv.join("pyvenv.cfg")).unwrap();
+    let server = example.start().answers();
+    assert_eq!(fs::read_to_string(venv.join("mine")).unwrap(), "kept");
+    assert_eq!(fs::read(venv.join("pyvenv.cfg")).unwrap(), made);
+    server.was_stamped_between_setup_and_interpreter(server.running.pid());
+}
+
+#[test]
+fn uv_makes_and_fills_a_venv_where_there_is_uv() {
+    let example = Example::launched_by("./launch.sh");
+    let folder = example.run.folder().to_owned();
+    symlink(uv().get_program(), folder.join("bin/uv")).unwrap();
+    let run = example.run.var("UV_NO_CONFIG", "1").var("UV_OFFLINE", "1");
+    let run = run.var("UV_PYTHON_DOWNLOADS", "never").var("UV_FIND_LINKS", wheels());
+    let run = run.var("UV_PYTHON", program("python3", "python3"));
+    let server = Example { run, port: example.port }.start().answers();
+    let made = fs::read_to_string(folder.join(".venv/pyvenv.cfg")).unwrap();
+    assert!(made.contains("\nuv = "), "{made}");
+    assert!(!folder.join(".venv/bin/pip").exists());
+    server.was_stamped_between_setup_and_interpreter(server.running.pid());
+}
+
+/// Nothing that a second start could install from is there.
+#[test]
+fn what_is_up_to_date_is_not_installed_again() {
+    let example = Example::launched_by("./launch.sh");
+    let again = example.again();
+    drop(example.start().answers());
+    let again = Example { run: again.run.var("PIP_FIND_LINKS", "/nowhere"), port: again.port };
+    let python = again.run.folder().join("python.notes");
+    fs::remove_file(python).unwrap();
+    let server = again.start().answers();
+    let pids: Vec<_> = server.notes("python").iter().map(|it| it.pid).collect();
+    assert_eq!(pids, [server.running.pid()], "the server's alone");
 }
 
 #[test]
@@ -391,7 +445,7 @@ impl Example {
     pub fn launched_by(program: impl Bytes) -> Self {
         let run = command(program);
         let folder = run.folder().to_owned();
-        for name in ["app.py", "requirements.txt", "launch.sh", "entrypoint.sh"] {
+        for name in ["app.py", "requirements.txt", "launch.sh", "entrypoint.sh", "set-up-venv"] {
             let original = examples().join(name);
             let mode = fs::metadata(&original).unwrap().permissions().mode();
             write_file(&folder.join(name), mode, &fs::read(original).unwrap());
