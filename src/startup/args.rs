@@ -115,7 +115,7 @@ pub struct Run {
     #[arg(long)]
     pub exit_when_ready: bool,
 
-    /// Record the startup in FILE, as OTLP JSON lines
+    /// Append the startup to FILE, as OTLP JSON lines
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
@@ -177,7 +177,7 @@ pub struct Watch {
     #[arg(long, value_name = "TIME", default_value = "10m")]
     pub timeout: String,
 
-    /// Record the startup in FILE, as OTLP JSON lines
+    /// Append the startup to FILE, as OTLP JSON lines
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 

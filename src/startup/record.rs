@@ -321,7 +321,7 @@ impl Ways {
     /// Why there is none.
     pub fn write(&self, spans: &[SpanRecord]) -> Result<(), ExportError> {
         let Some(path) = &self.out else { return Ok(()) };
-        let file = JsonLines::create(path)?;
+        let file = JsonLines::append_to(path)?;
         let deadline = Instant::now() + OUT_LIMIT;
         for request in self.requests(spans) {
             file.send(request, deadline)?;

@@ -71,7 +71,7 @@ fn shown(args: &args::Show) -> Result<bool, String> {
     let now = match args.pid {
         Some(pid) => {
             let (startup, notes) = live::startup(pid)?;
-            Recorded { startups: vec![startup], notes, sound: true }
+            Recorded { startups: vec![startup], notes, sound: true, are_startups: true }
         }
         None => files::read(&args.files, args.trace.as_deref())?,
     };
@@ -80,13 +80,36 @@ fn shown(args: &args::Show) -> Result<bool, String> {
         let before = files::read(&args.against, None).map_err(|why| format!("--against: {why}"))?;
         return compared(before, now, args.json, &look);
     }
-    let Recorded { startups, notes, sound } = now;
+    let Recorded { startups, notes, sound, are_startups } = now;
     let written = match (&args.html, args.json) {
         (Some(out), _) => page(out, &startups, notes, &look)?,
         (None, true) => json(&document(&startups, &notes, &look))?,
-        (None, false) => text(&startups, &notes, &look)?,
+        (None, false) => {
+            // Several files may well be of several startups that are to be seen side by side.
+            let is_one_choice = are_startups && args.trace.is_none() && args.files.len() == 1;
+            let (startups, others) = match is_one_choice {
+                true => latest(&startups, &look),
+                false => (&*startups, Vec::new()),
+            };
+            text(startups, &[notes, others].concat(), &look)?
+        }
     };
     Ok(sound && written)
+}
+
+/// The latest, and of several a note of each of the others.
+fn latest<'s>(startups: &'s [Startup], look: &Look) -> (&'s [Startup], Vec<String>) {
+    match startups.split_last() {
+        Some((latest, earlier)) if !earlier.is_empty() => {
+            let count = startups.len();
+            let note = format!(
+                "of {count} startups the latest is shown; --trace shows another, and --json all:"
+            );
+            let others = earlier.iter().rev().map(|it| text::summary(it, look));
+            (std::slice::from_ref(latest), std::iter::once(note).chain(others).collect())
+        }
+        _ => (startups, Vec::new()),
+    }
 }
 
 fn text(startups: &[Startup], notes: &[String], look: &Look) -> Result<bool, String> {

@@ -1,16 +1,16 @@
 //! A file of OTLP JSON lines, as a collector's file exporter writes it.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{AccessFlags, access};
-use tempfile::TempPath;
 
 use super::json;
 use super::patient::write_by;
@@ -19,10 +19,10 @@ use super::way_out::{Accepted, ExportError, WayOut};
 
 /// Into a file of OTLP JSON lines, one request a line.
 ///
-/// The lines gather in a file beside it, which takes its place when finished: whoever reads the
-/// file finds what was there before, or all of it, never a part. A file that is no regular one, such
-/// as a pipe or `/dev/stdout`, is written to as it is, whole lines at a time. A symbolic link stays
-/// one, and what it points to is replaced.
+/// The lines gather in memory, and are appended to the file all at once when finished. What was there
+/// stays: a file may hold many startups. Those that append at the same time wait for each other. If
+/// not all of it can be written, nothing of it is. A file that is no regular one, such as a pipe or
+/// `/dev/stdout`, is written to as it is, whole lines at a time.
 ///
 /// Disks have no deadline: writing takes what it takes. A pipe's reader has to be there from the
 /// beginning, and to take what is sent by the deadline.
@@ -32,7 +32,7 @@ use super::way_out::{Accepted, ExportError, WayOut};
 /// use gym_stamp::telemetry::{JsonLines, Request, Resource, WayOut, json};
 ///
 /// # let path = std::env::temp_dir().join(format!("startup-{}.jsonl", std::process::id()));
-/// let file = JsonLines::create(&path)?;
+/// let file = JsonLines::append_to(&path)?;
 /// let request = Request::of_spans(&Resource::default(), &[]);
 /// file.send(request.clone(), Instant::now())?;
 /// file.finish()?;
@@ -50,42 +50,40 @@ pub struct JsonLines {
 
 #[derive(Debug)]
 enum State {
-    /// Lines gather beside the target.
-    Beside {
-        target: PathBuf,
-        lines: BufWriter<File>,
-        path: TempPath,
-    },
+    /// Lines gather until they are appended to a regular file.
+    Gathering(Vec<u8>),
     /// Lines go straight into what is no regular file.
     Straight(File),
     Finished,
 }
 
 impl JsonLines {
-    /// Starts the file that is to be at `path`.
+    /// Begins what is to be appended to the file at `path`.
     ///
     /// # Errors
     ///
-    /// The folder that cannot be written to; a pipe that nobody reads.
-    pub fn create(path: impl Into<PathBuf>) -> Result<Self, ExportError> {
+    /// The folder or file that cannot be written to; a pipe that nobody reads.
+    pub fn append_to(path: impl Into<PathBuf>) -> Result<Self, ExportError> {
         let path = path.into();
         let state = open(&path).map_err(|error| fault(&path, &error))?;
         Ok(Self { path, state: Mutex::new(state) })
     }
 
-    /// Whether a file could be started at `path`, for whoever starts it much later. Nothing of it
-    /// is there after that.
+    /// Whether something could be appended at `path`, for whoever does it much later. Nothing
+    /// changes there.
     ///
     /// # Errors
     ///
-    /// As for [`create`](Self::create), but a pipe's reader may come later.
+    /// As for [`append_to`](Self::append_to), but a pipe's reader may come later; a file that holds
+    /// something else than records.
     pub fn check(path: &Path) -> Result<(), ExportError> {
         let result = match fs::metadata(path).map(|there| there.file_type()) {
             Ok(kind) if kind.is_dir() => Err(Errno::EISDIR.into()),
             Ok(kind) if kind.is_socket() => Err(Errno::ENXIO.into()),
             // To open a pipe is to wait for its reader, and to close it ends what is read.
             Ok(kind) if !kind.is_file() => access(path, AccessFlags::W_OK).map_err(Into::into),
-            _ => open(path).map(drop),
+            Ok(_) => holds_records(path),
+            Err(_) => open(path).map(drop),
         };
         result.map_err(|error| fault(path, &error))
     }
@@ -98,7 +96,10 @@ impl WayOut for JsonLines {
         line.push(b'\n');
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *state {
-            State::Beside { lines, .. } => lines.write_all(&line),
+            State::Gathering(lines) => {
+                lines.extend(line);
+                Ok(())
+            }
             State::Straight(file) => write_by(deadline, file, &line),
             State::Finished => Err(io::Error::other("finished already")),
         }
@@ -109,8 +110,8 @@ impl WayOut for JsonLines {
     fn finish(&self) -> Result<(), ExportError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, State::Finished) {
-            State::Beside { target, lines, path } => {
-                put_in_place(lines, path, &target).map_err(|error| fault(&self.path, &error))
+            State::Gathering(lines) => {
+                append(&self.path, lines).map_err(|error| fault(&self.path, &error))
             }
             State::Straight(_) | State::Finished => Ok(()),
         }
@@ -125,33 +126,22 @@ impl Drop for JsonLines {
 }
 
 fn open(path: &Path) -> io::Result<State> {
-    let there = fs::metadata(path).ok();
-    if there.as_ref().is_some_and(|there| !there.is_file()) {
-        return open_straight(path).map(State::Straight);
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => return open_straight(path).map(State::Straight),
+        Ok(_) => File::options().append(true).open(path).map(drop)?,
+        // Whether there can be one: it is made when there is something to write.
+        Err(_) => {
+            let target = end_of_links(path)?;
+            target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+            let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            if !fs::metadata(folder)?.is_dir() {
+                return Err(Errno::ENOTDIR.into());
+            }
+            access(folder, AccessFlags::W_OK | AccessFlags::X_OK)?;
+        }
     }
-    let target = fs::canonicalize(path).or_else(|_| end_of_links(path))?;
-    let mut name = std::ffi::OsString::from(".");
-    name.push(target.file_name().ok_or(io::ErrorKind::IsADirectory)?);
-    name.push(".");
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // tempfile adds the name that it chose to all of its errors, which tells nobody anything: it
-    // chooses the name, and what it says is not passed on.
-    let mut why = None;
-    let file = tempfile::Builder::new()
-        .prefix(&name)
-        .suffix(".tmp")
-        .make_in(folder.unwrap_or(Path::new(".")), |path| {
-            // Never what is there already, be it a link; readable as the umask has it.
-            let file = File::options().write(true).create_new(true).open(path);
-            file.inspect_err(|error| why = error.raw_os_error())
-        })
-        .map_err(|error| why.map_or(error, io::Error::from_raw_os_error))?;
-    let (file, path) = file.into_parts();
-    if let Some(there) = there {
-        // The file that takes another's place is as readable as that one was.
-        file.set_permissions(there.permissions())?;
-    }
-    Ok(State::Beside { target, lines: BufWriter::new(file), path })
+    Ok(State::Gathering(Vec::new()))
 }
 
 /// Neither waits for a pipe's reader, nor has a terminal become ours.
@@ -179,10 +169,91 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many levels of symbolic links"))
 }
 
-fn put_in_place(lines: BufWriter<File>, path: TempPath, target: &Path) -> io::Result<()> {
-    let file = lines.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
-    path.persist(target).map_err(|error| error.error)
+/// The longest line that is looked at to see whether a file holds records.
+const LONGEST_LINE: u64 = 16 * 1024 * 1024;
+
+fn holds_records(path: &Path) -> io::Result<()> {
+    File::options().append(true).open(path)?;
+    let mut lines = BufReader::new(File::open(path)?.take(LONGEST_LINE));
+    let mut line = Vec::new();
+    while line.trim_ascii().is_empty() {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        // What a log rotation that copies and truncates leaves where somebody went on writing.
+        line.retain(|&byte| byte != 0);
+    }
+    let why = "it holds something else than OTLP JSON lines, and nothing is appended to that";
+    match json::read_parts(&line) {
+        (requests, Some(_)) if requests.is_empty() => Err(io::Error::other(why)),
+        _ => Ok(()),
+    }
+}
+
+/// All of `lines`, or nothing of them.
+fn append(path: &Path, mut lines: Vec<u8>) -> io::Result<()> {
+    let (file, is_new) = open_locked(path)?;
+    let length = file.metadata()?.len();
+    if let Some(last) = length.checked_sub(1) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, last)?;
+        if byte != *b"\n" {
+            // Somebody's torn line is not to be part of ours.
+            lines.insert(0, b'\n');
+        }
+    }
+    let written = (&file).write_all(&lines).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // The error that counts is the first.
+        let _ = file.set_len(length);
+        if is_new {
+            let _ = fs::remove_file(end_of_links(path)?);
+        }
+    }
+    written
+}
+
+/// The file at `path`, which nobody else appends to as long as it is open, and whether it was made.
+fn open_locked(path: &Path) -> io::Result<(File, bool)> {
+    /// What somebody else who appends may take.
+    const LIMIT: Duration = Duration::from_secs(10);
+    const PAUSE: Duration = Duration::from_millis(10);
+    let deadline = Instant::now() + LIMIT;
+    let mut options = File::options();
+    options.read(true).append(true);
+    loop {
+        let target = end_of_links(path)?;
+        let (file, is_new) = match options.clone().create_new(true).open(&target) {
+            Ok(file) => (file, true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match options.open(path) {
+                    Ok(file) => (file, false),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                thread::sleep(PAUSE);
+                continue;
+            }
+            Err(TryLockError::WouldBlock) => {
+                let why = "another process has held its lock for 10 s";
+                return Err(io::Error::other(why));
+            }
+            // Some network file systems have no locks: what is appended at once mostly stays whole.
+            Err(TryLockError::Error(_)) => return Ok((file, is_new)),
+        }
+        // Whoever held the lock may have removed it.
+        let identity = |it: fs::Metadata| (it.dev(), it.ino());
+        if fs::metadata(path).map(identity).ok() == file.metadata().map(identity).ok() {
+            return Ok((file, is_new));
+        }
+    }
 }
 
 fn fault(path: &Path, error: &io::Error) -> ExportError {

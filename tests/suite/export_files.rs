@@ -589,7 +589,7 @@ fn records() -> (Resource, Vec<SpanRecord>, Vec<MetricSample>) {
 
 fn write_records(path: &Path) {
     let (resource, spans, samples) = records();
-    let file = JsonLines::create(path).unwrap();
+    let file = JsonLines::append_to(path).unwrap();
     let deadline = Instant::now() + Duration::from_secs(1);
     file.send(Request::of_spans(&resource, &spans), deadline).unwrap();
     file.send(Request::of_samples(&resource, &samples, Temporality::Cumulative), deadline).unwrap();
@@ -704,7 +704,7 @@ fn names_in(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_is_there_whole_or_not_at_all() {
+fn a_file_keeps_what_it_holds_and_gets_all_of_it_at_once() {
     let folder = folder("whole");
     let path = folder.join("startup.jsonl");
     fs::write(&path, "before").unwrap();
@@ -712,11 +712,14 @@ fn a_file_is_there_whole_or_not_at_all() {
     let link = folder.join("link");
     symlink("startup.jsonl", &link).unwrap();
 
-    let file = JsonLines::create(&link).unwrap();
+    let file = JsonLines::append_to(&link).unwrap();
+    file.send(one_request(), soon()).unwrap();
     file.send(one_request(), soon()).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "before");
     file.finish().unwrap();
-    assert!(fs::read_to_string(&path).unwrap().ends_with("}\n"));
+    let line = String::from_utf8(json::write_line(&one_request()).unwrap()).unwrap();
+    // A line that somebody left torn is not made part of another.
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("before\n{line}\n{line}\n"));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o604);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     let mut names = names_in(&folder);
@@ -726,27 +729,39 @@ fn a_file_is_there_whole_or_not_at_all() {
 }
 
 #[test]
-fn files_that_gather_at_once_do_not_meet() {
-    let folder = folder("at-once");
-    let path = folder.join("startup.jsonl");
-    let victim = folder.join("victim");
-    fs::write(&victim, "untouched").unwrap();
-    // Where it once gathered: somebody who guesses the name could have the lines go anywhere.
-    let guessed = folder.join(format!(".startup.jsonl.{}.tmp", std::process::id()));
-    symlink(&victim, &guessed).unwrap();
-    let [first, second] = [(); 2].map(|()| JsonLines::create(&path).unwrap());
-    first.send(one_request(), soon()).unwrap();
-    second.send(one_request(), soon()).unwrap();
-    second.send(one_request(), soon()).unwrap();
-    first.finish().unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
-    second.finish().unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
-    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions(),
-        fs::metadata(&victim).unwrap().permissions()
-    );
+fn those_who_append_at_once_lose_nothing() {
+    let path = folder("at-once").join("startup.jsonl");
+    let many = 20;
+    let writers: Vec<_> = (0..8)
+        .map(|_| {
+            let path = path.clone();
+            thread::spawn(move || {
+                for _ in 0..many {
+                    let file = JsonLines::append_to(&path).unwrap();
+                    file.send(one_request(), soon()).unwrap();
+                    file.send(one_request(), soon()).unwrap();
+                    file.finish().unwrap();
+                }
+            })
+        })
+        .collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), 8 * many * 2);
+    for line in text.lines() {
+        assert_eq!(json::read_line(line.as_bytes()).unwrap(), [one_request()]);
+    }
+}
+
+#[test]
+fn a_lock_that_stays_held_is_told() {
+    let path = folder("locked").join("startup.jsonl");
+    let holder = File::create(&path).unwrap();
+    holder.lock().unwrap();
+    let file = JsonLines::append_to(&path).unwrap();
+    file.send(one_request(), soon()).unwrap();
+    let why = file.finish().unwrap_err().to_string();
+    assert!(why.ends_with(": another process has held its lock for 10 s"), "{why}");
 }
 
 #[test]
@@ -754,7 +769,7 @@ fn a_link_to_what_is_not_there_yet_stays_one() {
     let folder = folder("dangling");
     let link = folder.join("link");
     symlink("startup.jsonl", &link).unwrap();
-    JsonLines::create(&link).unwrap().finish().unwrap();
+    JsonLines::append_to(&link).unwrap().finish().unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(folder.join("startup.jsonl").is_file());
 }
@@ -762,7 +777,7 @@ fn a_link_to_what_is_not_there_yet_stays_one() {
 #[test]
 fn a_file_that_was_not_finished_is_so_when_dropped() {
     let folder = folder("dropped");
-    let file = JsonLines::create(folder.join("startup.jsonl")).unwrap();
+    let file = JsonLines::append_to(folder.join("startup.jsonl")).unwrap();
     file.send(one_request(), soon()).unwrap();
     drop(file);
     assert_eq!(names_in(&folder), ["startup.jsonl"]);
@@ -771,23 +786,23 @@ fn a_file_that_was_not_finished_is_so_when_dropped() {
 
 #[test]
 fn files_that_cannot_be_written() {
-    let error = JsonLines::create("/no/such/folder/startup.jsonl").unwrap_err().to_string();
+    let error = JsonLines::append_to("/no/such/folder/startup.jsonl").unwrap_err().to_string();
     assert_eq!(error, "/no/such/folder/startup.jsonl: No such file or directory (os error 2)");
-    let full = JsonLines::create("/dev/full").unwrap();
+    let full = JsonLines::append_to("/dev/full").unwrap();
     let error = full.send(one_request(), soon()).unwrap_err().to_string();
     assert_eq!(error, "/dev/full: No space left on device (os error 28)");
-    JsonLines::create(folder("folder")).unwrap_err();
+    JsonLines::append_to(folder("folder")).unwrap_err();
 }
 
 #[test]
 fn a_pipe_is_written_to_as_it_is() {
     let pipe = folder("pipe").join("pipe");
     succeed(Command::new("mkfifo").arg(&pipe));
-    let nobody = JsonLines::create(&pipe).unwrap_err().to_string();
+    let nobody = JsonLines::append_to(&pipe).unwrap_err().to_string();
     assert!(nobody.ends_with(": nobody reads it"), "{nobody}");
     let nonblocking = nix::libc::O_NONBLOCK;
     let reader = File::options().read(true).custom_flags(nonblocking).open(&pipe).unwrap();
-    let file = JsonLines::create(&pipe).unwrap();
+    let file = JsonLines::append_to(&pipe).unwrap();
     file.send(one_request(), soon()).unwrap();
     let late = (0..1000).find_map(|_| file.send(one_request(), Instant::now()).err()).unwrap();
     assert!(late.to_string().ends_with(": not all of it was taken in time"), "{late}");

@@ -86,6 +86,34 @@ fn a_record_that_could_not_be_written_is_refused(#[case] out: &str, #[case] why:
 }
 
 #[test]
+fn a_record_is_appended_to_those_before() {
+    let starts = starts();
+    let out = starts.folder().join("out.jsonl");
+    let before = format!("{}\n\n", r#"{"resourceSpans":[]}"#);
+    fs::write(&out, &before).unwrap();
+    let over = starts.run().exits(0);
+    let text = fs::read_to_string(over.ended.folder().join("out.jsonl")).unwrap();
+    let added = text.strip_prefix(&before).unwrap();
+    Trace::of(gym_stamp::telemetry::json::read_line(added.as_bytes()).unwrap()).only("gym.startup");
+}
+
+#[rstest]
+#[case::text("a line of text\n")]
+#[case::a_fleet("[[server]]\n")]
+#[case::other_json("{\"a\": 1}\n")]
+fn what_is_no_record_is_not_appended_to(#[case] text: &str) {
+    let starts = starts();
+    let out = starts.folder().join("out.jsonl");
+    fs::write(&out, text).unwrap();
+    let over = starts.run().exits(2);
+    assert_eq!(fs::read_to_string(over.ended.folder().join("out.jsonl")).unwrap(), text);
+    over.ended.prints("").says(
+        "gym-startup: --out: out.jsonl: it holds something else than OTLP JSON lines, and nothing is \
+         appended to that\n",
+    );
+}
+
+#[test]
 fn a_record_is_not_what_a_dash_stands_for_elsewhere() {
     let words = "- would be a file of that name, not standard output: ./- is, or /dev/stdout";
     refused(starts().out("-").run(), &format!("--out: {words}"));

@@ -270,6 +270,19 @@ fn files_are_joined_by_trace_and_startups_come_in_order() {
 }
 
 #[test]
+fn of_a_file_with_several_startups_the_latest_is_shown_and_the_others_are_named() {
+    let spans = [two(), startup(2, &[("judge", 100, 100)])].concat();
+    let ended = show(&[("a.jsonl", &line("head", &spans))]).run().exits(0).says(
+        "gym-startup: of 2 startups the latest is shown; --trace shows another, and --json all:\n\
+         gym-startup: trace 00000000000000000000000000000001: 2027-01-15 08:00:00 UTC, 3.91 s, ready, \
+         2 servers, 1 node\n",
+    );
+    let text = ended.stdout_text();
+    assert_eq!(text.matches("trace ").count(), 1, "{text}");
+    assert!(text.starts_with("trace 00000000000000000000000000000002: "), "{text}");
+}
+
+#[test]
 fn what_is_there_twice_counts_once() {
     let once = shown(&two()).stdout_text();
     let file = line("head", &two());

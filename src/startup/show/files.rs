@@ -29,6 +29,8 @@ pub struct Recorded {
     pub notes: Vec<String>,
     /// Whether all of every file could be read.
     pub sound: bool,
+    /// Whether they are startups, and not other traces for want of any.
+    pub are_startups: bool,
 }
 
 /// Reads the startups whose trace id begins with `chosen`. What cannot be read is said.
@@ -42,8 +44,9 @@ pub fn read(files: &[PathBuf], chosen: Option<&str>) -> Result<Recorded, String>
     for file in files {
         sound &= reader.read(file);
     }
+    let are_startups = !reader.startups.is_empty();
     let (startups, notes) = reader.finish()?;
-    Ok(Recorded { startups, notes, sound })
+    Ok(Recorded { startups, notes, sound, are_startups })
 }
 
 struct Reader {

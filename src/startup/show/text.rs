@@ -50,6 +50,16 @@ pub fn text(startup: &Startup, look: &Look) -> String {
 
 /// Which startup it is, when, how long, how it ended, and of what.
 pub fn heading(what: &str, startup: &Startup, timed: &[Timed], look: &Look) -> String {
+    let words = format!("{what}: {}", facts(startup, timed, look));
+    painted(STRONG, &wrapped(&words, look.width, look.unicode), look)
+}
+
+/// The same in one plain line.
+pub fn summary(startup: &Startup, look: &Look) -> String {
+    format!("{}: {}", startup.title(), facts(startup, &timed(startup), look))
+}
+
+fn facts(startup: &Startup, timed: &[Timed], look: &Look) -> String {
     let spans = &startup.spans;
     let mut facts = vec![date(startup.start_ns()), duration(startup.length_ns(), look.unicode)];
     facts.extend(startup.ending());
@@ -61,8 +71,7 @@ pub fn heading(what: &str, startup: &Startup, timed: &[Timed], look: &Look) -> S
     if !nodes.is_empty() {
         facts.push(counted(nodes.len(), "node", "nodes"));
     }
-    let words = format!("{what}: {}", facts.join(", "));
-    painted(STRONG, &wrapped(&words, look.width, look.unicode), look)
+    facts.join(", ")
 }
 
 /// For each stage how long it took the servers.
