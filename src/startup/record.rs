@@ -302,10 +302,10 @@ impl Ways {
         self.settings.enabled
     }
 
-    /// What every server is told, so that all have one run id.
-    pub fn server_env(&self) -> (String, String) {
-        let (name, value) = self.settings.server_env();
-        (name.to_owned(), value.to_owned())
+    /// What every server is told, so that all have one run id and service group.
+    pub fn server_env(&self) -> Vec<(String, String)> {
+        let env = self.settings.server_env();
+        env.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
     }
 
     /// How long an export may take, by its own reckoning.

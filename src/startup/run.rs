@@ -138,10 +138,7 @@ impl Front {
         let traced = ways.are_any();
         let orders = Orders {
             traceparents: if traced { record.traceparents() } else { Vec::new() },
-            env: (traced || ways.is_telemetry_on())
-                .then(|| ways.server_env())
-                .into_iter()
-                .collect(),
+            env: (traced || ways.is_telemetry_on()).then(|| ways.server_env()).unwrap_or_default(),
             inherited: inherited.clone(),
             plan,
         };

@@ -143,9 +143,10 @@ impl Settings {
         }
     }
 
-    /// What a supervisor sets in every server's environment, so that all have its run id.
-    pub fn server_env(&self) -> (&'static str, &str) {
-        ("NEMO_GYM_OTEL_RUN_ID", &self.run_id)
+    /// What a supervisor sets in every server's environment, so that all have its run id, and report
+    /// as one service group: without it servers have a default of their own.
+    pub fn server_env(&self) -> [(&'static str, &str); 2] {
+        [("NEMO_GYM_OTEL_RUN_ID", &self.run_id), ("OTEL_SERVICE_NAME", &self.service_group)]
     }
 }
 

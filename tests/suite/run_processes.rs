@@ -392,6 +392,36 @@ fn servers_with_telemetry_have_one_run_id_whoever_sees_our_trace(
     assert_eq!(id("one"), id("two"));
 }
 
+#[rstest]
+#[case::by_default(&[], "", "nemo-gym")]
+#[case::empty(&["OTEL_SERVICE_NAME="], "", "nemo-gym")]
+#[case::as_ours(&["OTEL_SERVICE_NAME=mine"], "", "mine")]
+#[case::of_its_own(&["OTEL_SERVICE_NAME=mine"], "env = { OTEL_SERVICE_NAME = 'own' }", "own")]
+fn servers_report_as_the_service_group_of_their_supervisor(
+    #[case] ours: &[&str],
+    #[case] more: &str,
+    #[case] theirs: &str,
+) {
+    let command = "echo group=$OTEL_SERVICE_NAME; exec sleep 1000";
+    let run = |enabled: &str| {
+        startup()
+            .var("NEMO_GYM_OTEL_ENABLED", enabled)
+            .var("NEMO_GYM_OTEL_EXPORTER", "console")
+            .with(|run| ours.iter().fold(run, |run, &entry| run.entry(entry)))
+            .out("")
+            .args(["--quiet", "--timeout", "2s"])
+            .server("one", command, "tcp://127.0.0.1:9", more)
+            .run()
+            .exits(124)
+            .ended
+            .stdout_text()
+    };
+    assert!(run("1").contains(&format!("(one) group={theirs}\n")));
+    if ours.is_empty() {
+        assert!(run("0").contains("(one) group=\n"), "with telemetry off nothing is added");
+    }
+}
+
 #[test]
 fn as_process_1_it_does_what_an_init_does() {
     let unshare = program("unshare", "util-linux");
