@@ -138,7 +138,7 @@ impl Front {
         let traced = ways.are_any();
         let orders = Orders {
             traceparents: if traced { record.traceparents() } else { Vec::new() },
-            env: (traced || ways.is_telemetry_on()).then(|| ways.server_env()).unwrap_or_default(),
+            env: if traced || ways.is_telemetry_on() { ways.server_env() } else { Vec::new() },
             inherited: inherited.clone(),
             plan,
         };
