@@ -197,7 +197,7 @@ fn a_console_is_a_line_for_each_span() {
     let lines = BufReader::new(server.child.stdout.take().unwrap()).lines();
     let (told, first) = mpsc::channel();
     thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| told.send(line)));
-    let first = first.recv_timeout(Duration::from_secs(20)).expect("a line");
+    let first = first.recv_timeout(Duration::from_secs(60)).expect("a line");
     assert!(first.starts_with("span gym.server.startup "), "{first}");
     assert_eq!(collector.seen().len(), 0);
 }

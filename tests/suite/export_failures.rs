@@ -304,8 +304,9 @@ fn one_grace_for_all_that_is_stuck() {
     let request = Request::of_spans(&Resource::default(), &[span(1, "gym.startup")]);
     let started = Instant::now();
     let results = Otlp::new(Some(endpoint), None)
-        .send_all(vec![request; 50], started + Duration::from_secs(1));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+        .send_all(vec![request; 500], started + Duration::from_secs(1));
+    // One after the other they would take 100.
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     let words: Vec<_> = results.into_iter().map(|it| it.unwrap_err().to_string()).collect();
     assert!(words.iter().all(|it| it.ends_with("not sent within 200 ms")), "{words:?}");
 }

@@ -140,15 +140,15 @@ async fn one_deadline_for_all_of_it() {
     let told = Told::default();
     let url = format!("http://{}", silent());
     let variables =
-        [ON, ("OTEL_EXPORTER_OTLP_ENDPOINT", &*url), ("OTEL_EXPORTER_OTLP_TIMEOUT", "5000")];
+        [ON, ("OTEL_EXPORTER_OTLP_ENDPOINT", &*url), ("OTEL_EXPORTER_OTLP_TIMEOUT", "15000")];
     let telemetry = told.telemetry(&variables);
     let started = Instant::now();
     telemetry.emit(records());
     drop(telemetry);
     let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_secs(5), "{elapsed:?}");
+    assert!(elapsed >= Duration::from_secs(15), "{elapsed:?}");
     // One after the other would have taken as long.
-    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+    assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
     let words = told.words();
     assert_eq!(words.len(), 2, "{words:?}");
     assert!(words.iter().all(|it| it.contains("no answer within ")), "{words:?}");
@@ -213,7 +213,7 @@ fn warnings_on_a_standard_error_that_nobody_reads() {
         .unwrap();
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if started.elapsed() > Duration::from_secs(20) {
+        if started.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("it waits for a reader");

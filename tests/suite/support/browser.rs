@@ -189,7 +189,7 @@ impl Drop for Browser {
         // It writes to its profile until it has ended.
         let close = json!({"id": 0, "method": "Browser.close"});
         let asked = write!(self.to, "{close}\0");
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while asked.is_ok() && Instant::now() < deadline {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return;

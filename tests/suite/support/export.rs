@@ -16,7 +16,7 @@ use super::toolbox::spawn;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What it may be late by when it has waited for its deadline.
-const SLACK: Duration = Duration::from_secs(2);
+const SLACK: Duration = Duration::from_secs(30);
 
 /// A deadline that is to pass: long enough for a busy machine to come as far as it can by then.
 const IN_VAIN: Duration = Duration::from_secs(5);
